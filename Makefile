@@ -1,0 +1,37 @@
+# setup, demo, test, check, bench: everything runs in .venv, made here.
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+
+.PHONY: setup demo test check bench format clean
+
+setup: $(READY)
+
+$(READY): pyproject.toml constraints.txt scripts/setup.sh
+	PYTHON="$(PYTHON)" sh scripts/setup.sh "$(VENV)"
+	@touch $(READY)
+
+demo: $(READY)
+	$(BIN)/polyrank demo $(ARGS)
+
+test: $(READY)
+	$(BIN)/python -m pytest $(ARGS)
+
+check: $(READY)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+format: $(READY)
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+bench: $(READY)
+	$(BIN)/python -m pip install -q -c constraints.txt --group bench
+	$(BIN)/python -m benchmarks.encoding
+	$(BIN)/python -m benchmarks.cross_scoring
+
+clean:
+	rm -rf $(VENV) dist .mypy_cache .ruff_cache .pytest_cache

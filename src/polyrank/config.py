@@ -1,0 +1,144 @@
+"""Settings: frozen keyword-only dataclasses to and from plain mappings, JSON and YAML.
+
+Knows how a value is checked against a field's type; knows nothing of what the settings mean.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import types
+import typing
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any, Literal, TypeVar, Union, get_args, get_origin
+
+from polyrank.errors import UsageError, nearest
+
+T = TypeVar("T")
+
+
+def from_mapping(cls: type[T], values: Mapping[str, Any], *, where: str) -> T:
+    """Build the dataclass `cls` from `values`; `where` says whose settings these are.
+
+    Raises UsageError for an unknown name (naming the nearest), a missing required one, or a value
+    of another type.
+    """
+    hints = field_types(cls)
+    for name in values:
+        if name not in hints:
+            raise UsageError(
+                f"{where}: there is no setting {name!r}.", nearest(str(name), hints.keys())
+            )
+    for field in dataclasses.fields(cls):  # type: ignore[arg-type]
+        required = (
+            field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
+        )
+        if required and field.name not in values:
+            raise UsageError(
+                f"{where}: the setting {field.name!r} is required and missing.",
+                f"Give it a value of type {describe(hints[field.name])}.",
+            )
+    checked = {name: coerce(value, hints[name], name, where) for name, value in values.items()}
+    return cls(**checked)
+
+
+def to_mapping(config: Any) -> dict[str, Any]:
+    """The settings as plain JSON-ready values."""
+    plain: dict[str, Any] = {}
+    for field in dataclasses.fields(config):
+        value = getattr(config, field.name)
+        plain[field.name] = str(value) if isinstance(value, Path) else value
+    return plain
+
+
+def load_yaml(path: Path) -> dict[str, Any]:
+    """Read a YAML mapping of settings; dashes in names count as underscores.
+
+    Raises UsageError if the file cannot be read or is no mapping.
+    """
+    import yaml
+
+    try:
+        loaded = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise UsageError(
+            f"The configuration file {path} cannot be read: {error.strerror}.",
+            "Give --config the path of a YAML file.",
+        ) from error
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise UsageError(
+            f"The configuration file {path} is not valid YAML: {' '.join(str(error).split())}.",
+            "Write one `name: value` a line.",
+        ) from error
+    if loaded is None:
+        return {}
+    if not isinstance(loaded, dict):
+        raise UsageError(
+            f"The configuration file {path} holds a {type(loaded).__name__}, not a mapping.",
+            "Write one `name: value` a line.",
+        )
+    return {str(name).replace("-", "_"): value for name, value in loaded.items()}
+
+
+@cache
+def field_types(cls: type) -> dict[str, Any]:
+    """The resolved type of every field of a dataclass."""
+    hints = typing.get_type_hints(cls)
+    return {field.name: hints[field.name] for field in dataclasses.fields(cls)}
+
+
+def coerce(value: Any, expected: Any, name: str, where: str) -> Any:
+    """Return `value` as the type `expected`, or raise UsageError."""
+    origin = get_origin(expected)
+    if origin in (Union, types.UnionType):
+        options = get_args(expected)
+        if value is None and type(None) in options:
+            return None
+        for option in options:
+            if option is not type(None):
+                try:
+                    return coerce(value, option, name, where)
+                except UsageError:
+                    continue
+    elif origin is Literal:
+        if value in get_args(expected):
+            return value
+        raise UsageError(
+            f"{where}: {name} is {value!r}, which is not one of its values.",
+            nearest(str(value), [str(option) for option in get_args(expected)]),
+        )
+    elif origin is tuple:
+        if isinstance(value, (list, tuple)):
+            return tuple(coerce(item, get_args(expected)[0], name, where) for item in value)
+    elif expected is Path:
+        if isinstance(value, (str, Path)):
+            return Path(value)
+    elif expected is float:
+        if isinstance(value, (int, float)) and not isinstance(value, bool):
+            return float(value)
+    elif expected is int:
+        if isinstance(value, int) and not isinstance(value, bool):
+            return value
+    elif isinstance(value, expected):
+        return value
+    raise UsageError(
+        f"{where}: {name} must be {describe(expected)}, got {value!r}.",
+        "Change the value or leave the setting out.",
+    )
+
+
+def describe(expected: Any) -> str:
+    """A type in words, for messages and help."""
+    origin = get_origin(expected)
+    if origin in (Union, types.UnionType):
+        return " or ".join(
+            "null" if option is type(None) else describe(option) for option in get_args(expected)
+        )
+    if origin is Literal:
+        return "one of " + ", ".join(str(option) for option in get_args(expected))
+    if origin is tuple:
+        return "a list of " + describe(get_args(expected)[0])
+    words = {int: "a whole number", float: "a number", str: "a text", bool: "true or false"}
+    words[Path] = "a path"
+    return words.get(expected, getattr(expected, "__name__", str(expected)))

@@ -1,0 +1,138 @@
+"""Files of context–response examples: JSONL to `Example` records.
+
+Format: {"context": text or [turn, …], "response": text} with optional "id", "candidates" (a list
+that holds the response), "gold" (its index) and "negatives". Other fields are passed over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+from polyrank.data.files import read_json_lines
+from polyrank.errors import DataError, nearest
+from polyrank.records import Example
+
+FIELDS = ("id", "context", "response", "candidates", "gold", "negatives")
+
+
+def read_examples(path: str | Path) -> Iterator[Example]:
+    """Yield the examples of a JSONL file, one by one.
+
+    Raises DataError, with file and line, for whatever is not as the format says.
+    """
+    path = Path(path)
+    for number, record in read_json_lines(path):
+        try:
+            yield parse_example(record)
+        except DataError as error:
+            raise DataError(error.problem, error.remedy, path=path, line=number) from None
+
+
+def load_examples(path: str | Path, *, limit: int | None = None) -> list[Example]:
+    """All examples of a file, or its first `limit`. Raises DataError also where there is none."""
+    examples = []
+    for example in read_examples(path):
+        if limit is not None and len(examples) >= limit:
+            break
+        examples.append(example)
+    if not examples:
+        raise DataError("The file holds no example.", "Give a file with examples.", path=path)
+    return examples
+
+
+def parse_example(record: dict[str, Any]) -> Example:
+    """One record as an `Example`; raises DataError without a place."""
+    for name in ("context", "response"):
+        if name not in record:
+            others = [field for field in record if field not in FIELDS]
+            found = next((field for field in others if nearest(field, [name]).startswith("Did")), 0)
+            hint = f" Is it the field {found!r}?" if found else ""
+            raise DataError(
+                f"The field {name!r} is missing; the line has {', '.join(map(repr, record))}.",
+                f'Give every line "context" and "response".{hint}',
+            )
+    context = parse_context(record["context"])
+    response = parse_text(record["response"], "response")
+    candidates = parse_texts(record.get("candidates"), "candidates")
+    gold = parse_gold(record.get("gold"), response, candidates)
+    identifier = record.get("id")
+    return Example(
+        context=context,
+        response=response,
+        id=None if identifier is None else str(identifier),
+        candidates=candidates,
+        gold=gold,
+        negatives=parse_texts(record.get("negatives"), "negatives") or (),
+    )
+
+
+def parse_context(value: Any) -> str | tuple[str, ...]:
+    """A text, or a list of turns with at least one turn."""
+    if isinstance(value, str):
+        return value
+    turns = parse_texts(value, "context")
+    if not turns:
+        raise DataError(
+            "The field 'context' is an empty list.", "Give a text or a list of at least one turn."
+        )
+    return turns
+
+
+def parse_text(value: Any, name: str) -> str:
+    """A string."""
+    if not isinstance(value, str):
+        raise DataError(
+            f"The field {name!r} must be a text, got {type(value).__name__}.", "Give a string."
+        )
+    return value
+
+
+def parse_texts(value: Any, name: str) -> tuple[str, ...] | None:
+    """A list of strings, or None where the field is absent."""
+    if value is None:
+        return None
+    if not isinstance(value, list) or not all(isinstance(text, str) for text in value):
+        raise DataError(f"The field {name!r} must be a list of texts.", "Give a list of strings.")
+    return tuple(value)
+
+
+def parse_gold(value: Any, response: str, candidates: tuple[str, ...] | None) -> int | None:
+    """The index of the response among the candidates, checked."""
+    if candidates is None:
+        return None
+    if response not in candidates:
+        raise DataError(
+            f"The response {response[:60]!r} is not among its {len(candidates)} candidates.",
+            'Put the response into "candidates".',
+        )
+    if value is None:
+        return candidates.index(response)
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < len(candidates):
+        raise DataError(
+            f"The field 'gold' must be an index from 0 to {len(candidates) - 1}, got {value!r}.",
+            'Leave "gold" out, or give the index of the response.',
+        )
+    if candidates[value] != response:
+        raise DataError(
+            f"The candidate at 'gold' = {value} is not the response.",
+            'Leave "gold" out, or give the index of the response.',
+        )
+    return value
+
+
+def write_examples(path: Path, examples: Iterable[Example]) -> None:
+    """Write examples as the JSONL that `read_examples` reads, replacing the file at once."""
+    import json
+
+    from polyrank.storage import write_text
+
+    lines = []
+    for example in examples:
+        record: dict[str, Any] = {"id": example.id, "context": example.context}
+        record |= {"response": example.response, "candidates": example.candidates}
+        record |= {"gold": example.gold, "negatives": example.negatives}
+        kept = {name: value for name, value in record.items() if value not in (None, ())}
+        lines.append(json.dumps(kept, ensure_ascii=False) + "\n")
+    write_text(path, "".join(lines))

@@ -1,0 +1,121 @@
+"""Opening text files, plain or compressed, and reading them line by line with their numbers.
+
+Knows encodings and compressions; knows nothing of what the lines mean.
+"""
+
+from __future__ import annotations
+
+import bz2
+import codecs
+import gzip
+import json
+import lzma
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO, Any, cast
+
+from polyrank.errors import DataError, MissingExtraError
+
+COMPRESSIONS = (".gz", ".bz2", ".xz", ".zst")
+
+
+def open_bytes(path: Path) -> IO[bytes]:
+    """Open a file for reading, decompressing .gz, .bz2, .xz and .zst as they lie.
+
+    Raises DataError if there is no such file, MissingExtraError for .zst without its package.
+    """
+    if path.is_dir():
+        raise DataError("This is a folder, not a file.", "Give the path of a file.", path=path)
+    try:
+        raw = open(path, "rb")  # noqa: SIM115 - the caller closes it
+    except FileNotFoundError:
+        raise DataError("There is no such file.", "Check the path.", path=path) from None
+    except OSError as error:
+        raise DataError(
+            f"The file cannot be opened: {error.strerror}.", "Check its permissions.", path=path
+        ) from error
+    if path.suffix == ".zst":
+        return cast("IO[bytes]", open_zstandard(raw))
+    openers: dict[str, Any] = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}
+    opener = openers.get(path.suffix)
+    return cast("IO[bytes]", opener(raw)) if opener else raw
+
+
+def open_zstandard(raw: IO[bytes]) -> Any:
+    """Wrap a raw file in the decompressing reader of the zstandard package."""
+    try:
+        import zstandard
+    except ImportError:
+        raise MissingExtraError("zstandard", "zstd", "Reading .zst files") from None
+    return zstandard.ZstdDecompressor().stream_reader(raw, read_across_frames=True)
+
+
+def read_lines(path: Path) -> Iterator[tuple[int, str]]:
+    """Yield (line number from 1, line without its end). Empty lines are yielded too.
+
+    Raises DataError, with the line, where the bytes are not UTF-8 or the compressed data is broken.
+    """
+    import io
+
+    number = 0
+    with open_bytes(path) as handle:
+        try:
+            for number, line in enumerate(io.BufferedReader(cast("Any", handle), 1 << 16), start=1):
+                if number == 1:
+                    line = line.removeprefix(codecs.BOM_UTF8)
+                yield number, line.rstrip(b"\r\n").decode("utf-8")
+        except UnicodeDecodeError as error:
+            raise DataError(
+                f"The text is not UTF-8: {error.reason} at byte {error.start} of the line.",
+                "Convert the file, for example with: iconv -f LATIN1 -t UTF-8.",
+                path=path,
+                line=number,
+            ) from error
+        except (OSError, EOFError, lzma.LZMAError, ValueError) as error:
+            raise DataError(
+                f"The compressed data cannot be read: {error}.",
+                "The file is damaged or cut off; fetch it again.",
+                path=path,
+                line=number + 1,
+            ) from error
+        except Exception as error:
+            if type(error).__name__ != "ZstdError":
+                raise
+            raise DataError(
+                f"The compressed data cannot be read: {error}.",
+                "The file is damaged or cut off; fetch it again.",
+                path=path,
+                line=number + 1,
+            ) from error
+
+
+def read_json_lines(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Yield (line number, object) of a JSONL file; blank lines are passed over.
+
+    Raises DataError, with file and line, for a line that is not a JSON object.
+    """
+    for number, line in read_lines(path):
+        if not line.strip():
+            continue
+        try:
+            record = json.loads(line)
+        except json.JSONDecodeError as error:
+            raise DataError(
+                f"The line is not JSON: {error.msg} at column {error.colno}.",
+                "Write one JSON object a line.",
+                path=path,
+                line=number,
+            ) from error
+        if not isinstance(record, dict):
+            raise DataError(
+                f"The line holds a {type(record).__name__}, not a JSON object.",
+                'Write one JSON object a line, such as {"context": "…", "response": "…"}.',
+                path=path,
+                line=number,
+            )
+        yield number, record
+
+
+def base_suffix(path: Path) -> str:
+    """The suffix below a compression: `.jsonl` of `dev.jsonl.xz`."""
+    return Path(path.stem).suffix if path.suffix in COMPRESSIONS else path.suffix

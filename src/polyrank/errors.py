@@ -1,0 +1,88 @@
+"""Every error that polyrank raises on purpose.
+
+    PolyrankError                exit code 1: a failure
+    ├── InputError               exit code 2: what was given cannot be used
+    │   ├── UsageError           an option, a setting or an argument
+    │   ├── DataError            a text file: names file and line
+    │   ├── ModelError           a folder that is no model, or weights that do not fit
+    │   └── IndexFolderError     a folder that is no index, or one made by another model
+    ├── MissingExtraError        an optional dependency is not installed
+    ├── StorageError             the disk refused to take what had to be written
+    └── TrainingError            training cannot go on
+
+Each carries two sentences: what failed, with what was expected and got; and what to do next.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+from pathlib import Path
+
+
+class PolyrankError(Exception):
+    """Base of all: `problem` says what failed, `remedy` what to do next."""
+
+    exit_code = 1
+
+    def __init__(self, problem: str, remedy: str) -> None:
+        self.problem = problem
+        self.remedy = remedy
+        super().__init__(f"{problem} {remedy}")
+
+
+class InputError(PolyrankError):
+    """What the caller gave cannot be used."""
+
+    exit_code = 2
+
+
+class UsageError(InputError):
+    """An option, a setting or an argument is wrong."""
+
+
+class DataError(InputError):
+    """A text file cannot be read as what it should be; the place stands first in the message."""
+
+    def __init__(
+        self, problem: str, remedy: str, *, path: str | Path | None = None, line: int | None = None
+    ) -> None:
+        self.path = None if path is None else str(path)
+        self.line = line
+        place = "" if path is None else f"{path}: " if line is None else f"{path}, line {line}: "
+        super().__init__(place + problem, remedy)
+
+
+class ModelError(InputError):
+    """A folder is no model, or its weights do not fit its description."""
+
+
+class IndexFolderError(InputError):
+    """A folder is no index, is damaged, or belongs to another model."""
+
+
+class MissingExtraError(PolyrankError):
+    """An optional dependency is missing; the message holds the exact pip command."""
+
+    def __init__(self, package: str, extra: str, purpose: str) -> None:
+        super().__init__(
+            f"{purpose} needs the package {package}, which is not installed.",
+            f'Install it with: pip install "polyrank[{extra}]"',
+        )
+
+
+class StorageError(PolyrankError):
+    """The disk is full, read-only or otherwise refuses a write."""
+
+
+class TrainingError(PolyrankError):
+    """Training cannot go on."""
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """A clause that names the known word nearest to `name`, or lists all of them."""
+    known = sorted(known)
+    close = difflib.get_close_matches(name, known, n=1, cutoff=0.6)
+    if close:
+        return f"Did you mean {close[0]!r}?"
+    return f"Known are: {', '.join(known)}."

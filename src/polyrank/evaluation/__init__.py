@@ -1,0 +1,1 @@
+"""Evaluation: metrics, ranking of examples, latency and the table."""

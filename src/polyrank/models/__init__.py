@@ -1,0 +1,1 @@
+"""Models: backbone, pooling and the three architectures."""

@@ -1,0 +1,74 @@
+"""The records that pass between the layers. Knows nothing of files, tokens or tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+Context = str | Sequence[str]
+"""A text, or the turns of a dialogue, oldest first."""
+
+
+class Candidate(NamedTuple):
+    """One text that can be ranked."""
+
+    id: str
+    text: str
+
+
+class Hit(NamedTuple):
+    """One ranked candidate: its id, its score and its text."""
+
+    id: str
+    score: float
+    text: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Example:
+    """A context and its response.
+
+    `candidates`, where given, holds the response at index `gold`. `negatives` are wrong
+    responses to train against.
+    """
+
+    context: str | tuple[str, ...]
+    response: str
+    id: str | None = None
+    candidates: tuple[str, ...] | None = None
+    gold: int | None = None
+    negatives: tuple[str, ...] = ()
+
+
+class Link(NamedTuple):
+    """`text[start:end]` of a paragraph points to the document with id `target`."""
+
+    start: int
+    end: int
+    target: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Paragraph:
+    """A paragraph and the links inside it."""
+
+    text: str
+    links: tuple[Link, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Section:
+    """A section; the first of a document has no title and is its lead."""
+
+    title: str
+    paragraphs: tuple[Paragraph, ...]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Document:
+    """A titled text in sections, with links to other documents."""
+
+    id: str
+    title: str
+    sections: tuple[Section, ...]

@@ -1,0 +1,1 @@
+"""Retrieval: the candidate cache, the index and its search."""

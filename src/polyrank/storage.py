@@ -1,0 +1,99 @@
+"""Writing folders and files so that a crash or a full disk never damages what was there."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from polyrank.errors import StorageError
+
+
+@contextlib.contextmanager
+def storage_errors(path: Path) -> Iterator[None]:
+    """Turn an OSError of a write below `path` into a StorageError."""
+    try:
+        yield
+    except OSError as error:
+        raise StorageError(
+            f"Writing {path} failed: {error.strerror or error}.",
+            "Nothing that was there before has changed; free some space or choose another place.",
+        ) from error
+
+
+@contextlib.contextmanager
+def replaced_folder(path: Path) -> Iterator[Path]:
+    """Give an empty folder beside `path`; on success rename it to `path`, on failure remove it.
+
+    An existing `path` stays as it was until the new folder is complete, and stays if anything
+    fails. Raises StorageError if the disk refuses.
+    """
+    path = path.absolute()
+    with storage_errors(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        fresh = Path(tempfile.mkdtemp(prefix=f".{path.name}.new-", dir=path.parent))
+    try:
+        with storage_errors(path):
+            fresh.chmod(0o777 & ~current_umask())
+            yield fresh
+            for file in fresh.rglob("*"):
+                if file.is_file():
+                    synchronise(file)
+            swap_folders(fresh, path)
+    finally:
+        shutil.rmtree(fresh, ignore_errors=True)
+
+
+def swap_folders(fresh: Path, path: Path) -> None:
+    """Put `fresh` in the place of `path`; what stood there is removed last."""
+    if not path.exists():
+        os.rename(fresh, path)
+        return
+    old = Path(tempfile.mkdtemp(prefix=f".{path.name}.old-", dir=path.parent))
+    os.rename(path, old / path.name)
+    try:
+        os.rename(fresh, path)
+    except OSError:
+        os.rename(old / path.name, path)
+        raise
+    finally:
+        shutil.rmtree(old, ignore_errors=True)
+
+
+def synchronise(file: Path) -> None:
+    """Ask the system to put the file on the disk itself."""
+    with open(file, "rb") as handle:
+        os.fsync(handle.fileno())
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a small file beside `path` and rename it into place."""
+    with storage_errors(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        fresh = path.with_name(f".{path.name}.new-{os.getpid()}")
+        try:
+            fresh.write_text(text, encoding="utf-8")
+            synchronise(fresh)
+            os.replace(fresh, path)
+        finally:
+            fresh.unlink(missing_ok=True)
+
+
+def sha256_of(path: Path) -> str:
+    """The SHA-256 of a file, in hexadecimal."""
+    digest = hashlib.sha256()
+    with open(path, "rb") as handle:
+        while block := handle.read(1 << 20):
+            digest.update(block)
+    return digest.hexdigest()
+
+
+def current_umask() -> int:
+    """The umask of this process; there is no call that only reads it."""
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask

@@ -1,0 +1,1 @@
+"""Tokens: from texts to padded batches of token ids."""

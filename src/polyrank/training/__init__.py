@@ -1,0 +1,1 @@
+"""Training: losses, batches, the trainer."""
