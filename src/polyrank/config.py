@@ -24,7 +24,7 @@ def from_mapping(cls: type[T], values: Mapping[str, Any], *, where: str) -> T:
     Raises UsageError for an unknown name (naming the nearest), a missing required one, or a value
     of another type.
     """
-    hints = field_types(cls)
+    hints = field_types(cls)  # type: ignore[arg-type]
     for name in values:
         if name not in hints:
             raise UsageError(

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import contextlib
+import sys
+from collections.abc import Callable, Iterable, Iterator
 from typing import TypeVar
 
 T = TypeVar("T")
@@ -16,38 +18,31 @@ def track(items: Iterable[T], description: str, *, total: int | None = None) -> 
             advance(1)
 
 
-class bar:  # noqa: N801 - used as `with bar(…) as advance`
-    """A progress bar as a context manager; gives the function that advances it by n."""
+@contextlib.contextmanager
+def bar(description: str | None, *, total: int | None = None) -> Iterator[Callable[[int], None]]:
+    """A progress bar; gives the function that advances it. Without a description, none is shown."""
+    if description is None or not sys.stderr.isatty():
+        yield lambda count: None
+        return
+    from rich.console import Console
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        SpinnerColumn,
+        TextColumn,
+        TimeElapsedColumn,
+        TimeRemainingColumn,
+    )
 
-    def __init__(self, description: str, *, total: int | None = None) -> None:
-        from rich.console import Console
-        from rich.progress import (
-            BarColumn,
-            MofNCompleteColumn,
-            Progress,
-            SpinnerColumn,
-            TextColumn,
-            TimeElapsedColumn,
-            TimeRemainingColumn,
-        )
-
-        console = Console(stderr=True)
-        self._progress = Progress(
-            SpinnerColumn(),
-            TextColumn("{task.description}"),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TimeElapsedColumn(),
-            TimeRemainingColumn(),
-            console=console,
-            transient=True,
-            disable=not console.is_terminal,
-        )
-        self._task = self._progress.add_task(description, total=total)
-
-    def __enter__(self):  # type: ignore[no-untyped-def]
-        self._progress.start()
-        return lambda count: self._progress.advance(self._task, count)
-
-    def __exit__(self, *exception: object) -> None:
-        self._progress.stop()
+    columns = (
+        SpinnerColumn(),
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+        task = progress.add_task(description, total=total)
+        yield lambda count: progress.advance(task, count)

@@ -32,7 +32,7 @@ def read_examples(path: str | Path) -> Iterator[Example]:
 
 def load_examples(path: str | Path, *, limit: int | None = None) -> list[Example]:
     """All examples of a file, or its first `limit`. Raises DataError also where there is none."""
-    examples = []
+    examples: list[Example] = []
     for example in read_examples(path):
         if limit is not None and len(examples) >= limit:
             break

@@ -8,6 +8,7 @@ from __future__ import annotations
 import bz2
 import codecs
 import gzip
+import io
 import json
 import lzma
 from collections.abc import Iterator
@@ -26,28 +27,31 @@ def open_bytes(path: Path) -> IO[bytes]:
     """
     if path.is_dir():
         raise DataError("This is a folder, not a file.", "Give the path of a file.", path=path)
+    openers: dict[str, Any] = {
+        ".gz": gzip.open,
+        ".bz2": bz2.open,
+        ".xz": lzma.open,
+        ".zst": open_zstandard,
+    }
     try:
-        raw = open(path, "rb")  # noqa: SIM115 - the caller closes it
+        return cast("IO[bytes]", openers.get(path.suffix, open)(path, "rb"))
     except FileNotFoundError:
         raise DataError("There is no such file.", "Check the path.", path=path) from None
     except OSError as error:
         raise DataError(
             f"The file cannot be opened: {error.strerror}.", "Check its permissions.", path=path
         ) from error
-    if path.suffix == ".zst":
-        return cast("IO[bytes]", open_zstandard(raw))
-    openers: dict[str, Any] = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}
-    opener = openers.get(path.suffix)
-    return cast("IO[bytes]", opener(raw)) if opener else raw
 
 
-def open_zstandard(raw: IO[bytes]) -> Any:
-    """Wrap a raw file in the decompressing reader of the zstandard package."""
+def open_zstandard(path: Path, mode: str) -> Any:
+    """Open a .zst file with the zstandard package, buffered so that lines can be read."""
     try:
         import zstandard
     except ImportError:
         raise MissingExtraError("zstandard", "zstd", "Reading .zst files") from None
-    return zstandard.ZstdDecompressor().stream_reader(raw, read_across_frames=True)
+    raw = open(path, mode)  # noqa: SIM115 - closed with the reader around it
+    decompressor = zstandard.ZstdDecompressor()
+    return io.BufferedReader(decompressor.stream_reader(raw, read_across_frames=True, closefd=True))
 
 
 def read_lines(path: Path) -> Iterator[tuple[int, str]]:
@@ -55,12 +59,10 @@ def read_lines(path: Path) -> Iterator[tuple[int, str]]:
 
     Raises DataError, with the line, where the bytes are not UTF-8 or the compressed data is broken.
     """
-    import io
-
     number = 0
     with open_bytes(path) as handle:
         try:
-            for number, line in enumerate(io.BufferedReader(cast("Any", handle), 1 << 16), start=1):
+            for number, line in enumerate(handle, start=1):
                 if number == 1:
                     line = line.removeprefix(codecs.BOM_UTF8)
                 yield number, line.rstrip(b"\r\n").decode("utf-8")

@@ -1,0 +1,182 @@
+"""The flags of an options class: one for every field, nested settings classes flattened.
+
+The words of a flag are the field's metadata "help", or the text that stands below the field in the
+class. Knows fields and types; knows nothing of typer, of YAML or of values.
+"""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+import inspect
+import textwrap
+import types
+from collections.abc import Iterator
+from dataclasses import MISSING, dataclass, replace
+from functools import cache, reduce
+from itertools import pairwise
+from operator import or_
+from pathlib import Path
+from typing import Any, Literal, Union, get_args, get_origin
+
+from polyrank.config import field_types
+
+METAVARS = {int: "N", float: "X", str: "TEXT", Path: "PATH", bool: "BOOL"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Flag:
+    """A flag or an argument of the command line, and a name in YAML."""
+
+    name: str
+    type: Any
+    path: tuple[str, ...]
+    default: Any
+    help: str
+    flag: str
+    short: str | None = None
+    positional: str | None = None
+    metavar: str = "VALUE"
+    split: bool = True
+
+    @property
+    def required(self) -> bool:
+        """Whether neither the class nor the command has a default for it."""
+        return self.default is MISSING
+
+    @property
+    def is_switch(self) -> bool:
+        """Whether it is a pair of flags, --x and --no-x, rather than a value."""
+        return base_type(self.type) is bool
+
+    @property
+    def is_list(self) -> bool:
+        """Whether it may be given several times."""
+        return get_origin(base_type(self.type)) is tuple
+
+    @property
+    def shown(self) -> str:
+        """What messages call it."""
+        return self.positional or self.flag
+
+
+def flags_of(cls: type) -> tuple[Flag, ...]:
+    """Every flag and argument of an options class: arguments first, inherited flags last."""
+    found = list(walk(cls, (), MISSING, ()))
+    names = [flag.name for flag in found]
+    twice = {name for name in names if names.count(name) > 1}
+    assert not twice, f"{cls.__name__}: several settings are called {twice}"
+    own = inspect.get_annotations(cls)
+    inherited = {field.name for field in dataclasses.fields(cls) if field.name not in own}
+    return tuple(sorted(found, key=lambda flag: (flag.positional is None, flag.name in inherited)))
+
+
+def walk(
+    cls: type, path: tuple[str, ...], instance: Any, hidden: tuple[str, ...]
+) -> Iterator[Flag]:
+    """Yield the flags below one dataclass; `instance` overrides the defaults of the class."""
+    for field in dataclasses.fields(cls):
+        if field.name in hidden:
+            continue
+        expected = field_types(cls)[field.name]
+        words = field.metadata
+        default = default_of(field) if instance is MISSING else getattr(instance, field.name)
+        below = (*path, field.name)
+        if "alternatives" in words:
+            yield from union(words["alternatives"], below, words["hide"])
+        elif dataclasses.is_dataclass(expected):
+            assert isinstance(expected, type)
+            yield from walk(expected, below, default, words.get("hide", ()))
+        else:
+            yield Flag(
+                name=field.name,
+                type=expected,
+                path=path,
+                default=default,
+                help=words.get("help") or texts_below_fields(cls).get(field.name, ""),
+                flag=words.get("flag") or "--" + field.name.replace("_", "-"),
+                short=words.get("short"),
+                positional=words.get("positional"),
+                metavar=words.get("metavar") or metavar_of(expected),
+                split=words.get("split", True),
+            )
+
+
+def union(
+    classes: tuple[type, ...], path: tuple[str, ...], hidden: tuple[str, ...]
+) -> Iterator[Flag]:
+    """Yield one flag for every name that any of the classes has; the help says which have it."""
+    by_name: dict[str, list[Flag]] = {}
+    labels: dict[str, list[str]] = {}
+    for cls in classes:
+        for flag in walk(cls, path, MISSING, hidden):
+            by_name.setdefault(flag.name, []).append(flag)
+            labels.setdefault(flag.name, []).append(getattr(cls, "architecture", cls.__name__))
+    for name, flags in by_name.items():
+        expected = either([flag.type for flag in flags])
+        defaults = dict.fromkeys(flag.default for flag in flags)
+        known = "" if len(flags) == len(classes) else f" Only {' and '.join(labels[name])}."
+        shown = ""
+        if len(defaults) > 1:
+            pairs = zip(labels[name], flags, strict=True)
+            shown = f" Default: {', '.join(f'{flag.default} for {who}' for who, flag in pairs)}."
+        yield replace(
+            flags[0],
+            type=expected,
+            default=None if shown else flags[0].default,
+            help=flags[0].help + known + shown,
+            metavar=metavar_of(expected),
+        )
+
+
+def either(kinds: list[Any]) -> Any:
+    """A type that takes what any of the types takes; choices become one list of choices."""
+    if all(get_origin(kind) is Literal for kind in kinds):
+        return Literal.__getitem__(tuple(choice for kind in kinds for choice in get_args(kind)))
+    return reduce(or_, kinds)
+
+
+def default_of(field: dataclasses.Field[Any]) -> Any:
+    """The default of a field, or MISSING."""
+    if field.default_factory is not MISSING:
+        return field.default_factory()
+    return field.default
+
+
+@cache
+def texts_below_fields(cls: Any) -> dict[str, str]:
+    """The text below each field of a class and of its bases, on one line; none without source."""
+    texts: dict[str, str] = {}
+    for base in reversed(cls.__mro__[:-1]):
+        try:
+            tree = ast.parse(textwrap.dedent(inspect.getsource(base)))
+        except (OSError, TypeError):
+            continue
+        body = tree.body[0].body if isinstance(tree.body[0], ast.ClassDef) else []
+        for field, below in pairwise(body):
+            if not (isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name)):
+                continue
+            if isinstance(below, ast.Expr) and isinstance(below.value, ast.Constant):
+                texts[field.target.id] = " ".join(str(below.value.value).split())
+    return texts
+
+
+def base_type(expected: Any) -> Any:
+    """The type without `| None`; a union of several types stays one."""
+    if get_origin(expected) in (Union, types.UnionType):
+        kinds = [kind for kind in get_args(expected) if kind is not type(None)]
+        return kinds[0] if len(kinds) == 1 else expected
+    return expected
+
+
+def metavar_of(expected: Any) -> str:
+    """The word for a value in --help: the choices, or one for the type."""
+    expected = base_type(expected)
+    if get_origin(expected) is Literal:
+        return "|".join(str(choice) for choice in get_args(expected))
+    if get_origin(expected) is tuple:
+        return metavar_of(get_args(expected)[0]) + ",…"
+    if get_origin(expected) in (Union, types.UnionType):
+        kinds = [metavar_of(kind) for kind in get_args(expected) if kind is not type(None)]
+        return "|".join(dict.fromkeys("|".join(kinds).split("|")))
+    return METAVARS.get(expected, "VALUE")

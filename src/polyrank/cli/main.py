@@ -1,0 +1,189 @@
+"""The entry point `polyrank`: every command, and what becomes of errors.
+
+Exit codes: 0; 2 for bad usage or bad input; 1 for a failure; 130 after Ctrl-C; 141 when the reader
+of standard output went away. An error is one message on standard error; with --json standard output
+also gets {"error": {"type", "message"}}. POLYRANK_TRACEBACK=1 shows where it was raised.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import traceback
+import warnings
+from collections.abc import Sequence
+from typing import Any
+
+import typer
+
+from polyrank._version import __version__
+from polyrank.cli.command import Call, Command, InterruptError, add_command
+from polyrank.cli.evaluate import evaluate
+from polyrank.cli.index import index
+from polyrank.cli.search import search
+from polyrank.errors import InputError, PolyrankError, UsageError, nearest
+
+INTERRUPTED = 130
+BROKEN_PIPE = 141
+QUIET = {
+    "HF_HUB_DISABLE_PROGRESS_BARS": "1",
+    "HF_HUB_DISABLE_TELEMETRY": "1",
+    "HF_HUB_VERBOSITY": "error",
+    "TOKENIZERS_PARALLELISM": "true",
+    "TRANSFORMERS_NO_ADVISORY_WARNINGS": "1",
+    "TRANSFORMERS_VERBOSITY": "error",
+}
+
+
+def commands() -> tuple[Command[Any], ...]:
+    """Every command, in the order of --help."""
+    return evaluate, index, search
+
+
+def main() -> None:
+    """Run the command that was typed and end the process with its exit code."""
+    quieten_libraries()
+    sys.exit(run(sys.argv[1:], commands()))
+
+
+def run(arguments: Sequence[str], known: Sequence[Command[Any]]) -> int:
+    """Run one command line and return its exit code; nothing is raised."""
+    wants_json = "--json" in arguments
+    try:
+        call = parse(arguments, known)
+        if isinstance(call, int):
+            return call
+        call.run()
+        sys.stdout.flush()
+    except (KeyboardInterrupt, typer.Abort):
+        report("Interrupted", "Interrupted.", wants_json)
+        return INTERRUPTED
+    except InterruptError as error:
+        report("Interrupted", f"Interrupted. {error}", wants_json)
+        return INTERRUPTED
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return BROKEN_PIPE
+    except PolyrankError as error:
+        report(type(error).__name__, str(error), wants_json)
+        return error.exit_code
+    except Exception as error:
+        words = " ".join(str(error).split())
+        report(
+            "InternalError",
+            f"Internal error, {type(error).__name__}: {words}. "
+            "Run again with POLYRANK_TRACEBACK=1 to see where, and report it.",
+            wants_json,
+        )
+        return PolyrankError.exit_code
+    return 0
+
+
+def parse(arguments: Sequence[str], known: Sequence[Command[Any]]) -> Call | int:
+    """What was typed as a `Call`, or the exit code where --help or --version has answered.
+
+    Raises UsageError for what typer cannot parse.
+    """
+    names = [command.name for command in known]
+    if arguments and not arguments[0].startswith("-") and arguments[0] not in names:
+        raise UsageError(f"There is no command {arguments[0]!r}.", nearest(arguments[0], names))
+    try:
+        parsed = build_app(known)(
+            list(arguments) or ["--help"], prog_name="polyrank", standalone_mode=False
+        )
+    except SystemExit as error:  # typer ends the process only where its help met a closed pipe
+        raise BrokenPipeError from error
+    except Exception as error:
+        if not hasattr(error, "format_message"):
+            raise
+        raise usage_error(error) from error
+    if isinstance(parsed, Call):
+        return parsed
+    return (parsed or 0) if arguments else InputError.exit_code
+
+
+def build_app(known: Sequence[Command[Any]]) -> typer.Typer:
+    """The typer application of some commands."""
+    app = typer.Typer(
+        name="polyrank",
+        help="Rank texts for a context: train, compare, index and search with bi-encoders, "
+        "poly-encoders and cross-encoders.",
+        add_completion=False,
+        pretty_exceptions_enable=False,
+        rich_markup_mode=None,
+    )
+
+    @app.callback()
+    def root(
+        version: bool = typer.Option(
+            False,
+            "--version",
+            help="Print the version and end.",
+            is_eager=True,
+            callback=say_version,
+        ),
+    ) -> None:
+        pass
+
+    for command in known:
+        add_command(app, command)
+    return app
+
+
+def say_version(wanted: bool) -> None:
+    """Answer --version."""
+    if wanted:
+        print(f"polyrank {__version__}")
+        raise typer.Exit
+
+
+def usage_error(error: Any) -> UsageError:
+    """What typer found wrong with the command line, naming the nearest flag to an unknown one.
+
+    Typer's own error classes have moved between its versions; only their attributes are stable.
+    """
+    context = getattr(error, "ctx", None)
+    path = "polyrank" if context is None else context.command_path
+    unknown = getattr(error, "option_name", None)
+    if context is not None and unknown is not None and type(error).__name__ == "NoSuchOption":
+        flags = [name for parameter in context.command.params for name in flag_names(parameter)] + [
+            "--help"
+        ]
+        return UsageError(f"{path}: there is no option {unknown!r}.", nearest(unknown, flags))
+    message = " ".join(error.format_message().split()).rstrip(".")
+    return UsageError(f"{path}: {message}.", f"See: {path} --help.")
+
+
+def flag_names(parameter: Any) -> list[str]:
+    """The flags of one of typer's parameters; none for an argument."""
+    return [name for name in (*parameter.opts, *parameter.secondary_opts) if name.startswith("-")]
+
+
+def report(kind: str, message: str, wants_json: bool) -> None:
+    """Tell people on standard error and, with --json, programs on standard output."""
+    if os.environ.get("POLYRANK_TRACEBACK"):
+        traceback.print_exc()
+    if kind == "Interrupted":
+        print(f"\n{message}", file=sys.stderr)
+    else:
+        label = "\x1b[1;31mError:\x1b[0m" if use_colour() else "Error:"
+        print(f"{label} {message}", file=sys.stderr)
+    if wants_json:
+        print(json.dumps({"error": {"type": kind, "message": message}}, ensure_ascii=False))
+
+
+def use_colour() -> bool:
+    """Whether standard error is a terminal that has not been asked to stay plain."""
+    return sys.stderr.isatty() and not os.environ.get("NO_COLOR")
+
+
+def quieten_libraries() -> None:
+    """Keep the bars, advice and warnings of the libraries below out of what people read.
+
+    What the user has set in the environment stays. Must come before transformers is imported.
+    """
+    for name, value in QUIET.items():
+        os.environ.setdefault(name, value)
+    if not sys.warnoptions:
+        warnings.simplefilter("ignore")

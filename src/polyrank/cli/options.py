@@ -1,0 +1,165 @@
+"""The options of a command: a frozen dataclass, filled from flags over YAML over defaults.
+
+A field carries its words, so a settings class of a lower layer needs nothing from here: either a
+text below the field, or metadata.
+
+    help        the words for --help; every field needs them
+    flag        the flag, where it is not the field's name with dashes, such as "--num-codes"
+    short       a one-letter flag such as "-k"
+    positional  the name of an argument without a flag, such as "INDEX"
+    metavar     the word for the value in --help
+    split       False keeps the commas in the values of a tuple
+
+A field whose type is a dataclass is flattened: its fields become flags of the command and names in
+YAML. Knows nothing of typer (see `command`).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import types
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import MISSING, dataclass
+from pathlib import Path
+from typing import Any, Literal, TypeVar, Union, get_args, get_origin
+
+from polyrank.cli.flags import Flag, base_type, default_of, flags_of
+from polyrank.config import coerce, field_types, load_yaml
+from polyrank.errors import UsageError, nearest
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, kw_only=True)
+class DeviceOptions:
+    """What every command has: where to compute. Inherit from it."""
+
+    device: str = dataclasses.field(
+        default="auto",
+        metadata={
+            "help": "Where to compute: auto, cpu, cuda, cuda:N or mps.",
+            "metavar": "DEVICE",
+        },
+    )
+
+
+def option(
+    default: Any = MISSING,
+    *,
+    help: str,
+    flag: str | None = None,
+    short: str | None = None,
+    metavar: str | None = None,
+    split: bool = True,
+) -> Any:
+    """A field that becomes a flag; required without a `default`."""
+    words = {"help": help, "flag": flag, "short": short, "metavar": metavar, "split": split}
+    return dataclasses.field(default=default, metadata=words)
+
+
+def positional(metavar: str, *, help: str, default: Any = MISSING) -> Any:
+    """A field that becomes an argument; a tuple takes all that are left, commas included."""
+    words = {"help": help, "positional": metavar, "split": False}
+    return dataclasses.field(default=default, metadata=words)
+
+
+def flattened(default: Any = MISSING, *, hide: Iterable[str] = ()) -> Any:
+    """A field whose settings class becomes flags of the command.
+
+    `default` is an instance with other defaults than the class has; the names in `hide` stay at
+    their defaults and get no flag.
+    """
+    return dataclasses.field(default=default, metadata={"hide": tuple(hide)})
+
+
+def any_of(*classes: type, hide: Iterable[str] = ()) -> Any:
+    """A `dict[str, Any]` field that takes the settings of whichever class is chosen later.
+
+    Every name of any of the classes becomes one flag; the dict holds only what was given, for
+    `config.from_mapping` with the chosen class. Names that this class lacks are the command's to
+    warn about.
+    """
+    words = {"alternatives": classes, "hide": tuple(hide)}
+    return dataclasses.field(default_factory=dict, metadata=words)
+
+
+def build(cls: type[T], given: Mapping[str, Any], config: Path | None, where: str) -> T:
+    """The options from flags (`given`: only what was typed) over YAML over the defaults.
+
+    Raises UsageError for an unknown setting, a value of another type or a missing required one.
+    """
+    flags = {flag.name: flag for flag in flags_of(cls)}
+    values = {} if config is None else read_settings(config, flags)
+    for name, text in given.items():
+        flag = flags[name]
+        values[name] = coerce(parse(text, flag), flag.type, flag.shown, where)
+    for flag in flags.values():
+        if flag.required and flag.name not in values:
+            raise UsageError(
+                f"{where}: {flag.shown} is required and missing.",
+                f"Give it, or write `{flag.name}: …` into the file of --config. "
+                f"See: {where} --help.",
+            )
+    given_flags = [flag for flag in flags.values() if flag.name in values]
+    return assemble(cls, (), given_flags, values)
+
+
+def read_settings(config: Path, flags: Mapping[str, Flag]) -> dict[str, Any]:
+    """The settings of a YAML file, each checked against the type of its flag."""
+    settings = load_yaml(config)
+    for name in settings:
+        if name not in flags:
+            raise UsageError(f"{config}: there is no setting {name!r}.", nearest(name, flags))
+    return {
+        name: coerce(value, flags[name].type, name, str(config)) for name, value in settings.items()
+    }
+
+
+def assemble(
+    cls: Any,
+    path: tuple[str, ...],
+    flags: Sequence[Flag],
+    values: Mapping[str, Any],
+    base: Any = MISSING,
+) -> Any:
+    """Build the dataclass at `path` and, first, those nested in it; `base` has its defaults."""
+    own = {flag.name: values[flag.name] for flag in flags if flag.path == path}
+    for field in dataclasses.fields(cls):
+        inner = field_types(cls)[field.name]
+        if "alternatives" in field.metadata:
+            below = (*path, field.name)
+            own[field.name] = {flag.name: values[flag.name] for flag in flags if flag.path == below}
+        elif dataclasses.is_dataclass(inner):
+            default = default_of(field) if base is MISSING else getattr(base, field.name)
+            own[field.name] = assemble(inner, (*path, field.name), flags, values, default)
+    return cls(**own) if base is MISSING else dataclasses.replace(base, **own)
+
+
+def parse(text: Any, flag: Flag) -> Any:
+    """What was typed as a value of the flag's type, or as it is where it cannot be read so."""
+    if flag.is_switch:
+        return text
+    if flag.is_list:
+        inner = get_args(base_type(flag.type))[0]
+        pieces = [piece for item in text for piece in (item.split(",") if flag.split else [item])]
+        return [parse_one(piece, inner) for piece in pieces]
+    return parse_one(text, flag.type)
+
+
+def parse_one(text: str, expected: Any) -> Any:
+    """One value; `none` is null where null is allowed."""
+    origin = get_origin(expected)
+    if origin in (Union, types.UnionType):
+        kinds = get_args(expected)
+        if type(None) in kinds and text.lower() == "none":
+            return None
+        readings = (parse_one(text, kind) for kind in kinds if kind is not type(None))
+        return next((value for value in readings if not isinstance(value, str)), text)
+    if origin is Literal:
+        return next((choice for choice in get_args(expected) if str(choice) == text), text)
+    if expected in (int, float):
+        try:
+            return expected(text)
+        except ValueError:
+            return text
+    return Path(text) if expected is Path else text

@@ -1,0 +1,85 @@
+"""What a command says: words for people, or one JSON object for programs.
+
+Without --json words go to standard output. With --json they go to standard error and standard
+output holds exactly one JSON object. Knows streams; knows nothing of what is said.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TextIO
+
+if TYPE_CHECKING:
+    from rich.console import Console, RenderableType
+
+WIDTH_WITHOUT_TERMINAL = 160
+
+
+class Output:
+    """Where a command puts its words and its result."""
+
+    def __init__(self, *, json: bool = False) -> None:
+        self.json = json
+
+    @property
+    def stream(self) -> TextIO:
+        """Where words for people go."""
+        return sys.stderr if self.json else sys.stdout
+
+    def say(self, text: str = "") -> None:
+        """Print a line for people, as it is: brackets in it are no markup."""
+        print(text, file=self.stream, flush=True)
+
+    def warn(self, text: str) -> None:
+        """Print a warning on standard error."""
+        print(f"Warning: {text}", file=sys.stderr, flush=True)
+
+    def table(self, table: RenderableType) -> None:
+        """Print a rich table, or anything rich can draw, for people."""
+        console_for(self.stream).print(table)
+
+    def result(self, result: Mapping[str, Any]) -> None:
+        """Print the one JSON object with --json; without it, nothing. Call it once, last."""
+        if self.json:
+            print(json.dumps(plain(result), ensure_ascii=False, allow_nan=False), flush=True)
+
+
+def console_for(stream: TextIO) -> Console:
+    """A rich console on a stream, wide enough for tables where there is no terminal.
+
+    It raises BrokenPipeError, as print does, where rich would end the process.
+    """
+    from rich.console import Console
+
+    class PlainConsole(Console):
+        def on_broken_pipe(self) -> None:
+            raise BrokenPipeError
+
+    width = None if stream.isatty() else WIDTH_WITHOUT_TERMINAL
+    return PlainConsole(file=stream, width=width, highlight=False)
+
+
+def plain(value: Any) -> Any:
+    """A value of JSON: paths as texts, arrays as lists, what is not a finite number as null."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    if value is None or isinstance(value, (str, bool, int, float)):
+        return value
+    if isinstance(value, Mapping):
+        return {str(name): plain(item) for name, item in value.items()}
+    if hasattr(value, "_asdict"):
+        return plain(value._asdict())
+    if isinstance(value, (list, tuple)):
+        return [plain(item) for item in value]
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {f.name: plain(getattr(value, f.name)) for f in dataclasses.fields(value)}
+    if hasattr(value, "tolist"):
+        return plain(value.tolist())
+    if isinstance(value, Path):
+        return str(value)
+    raise TypeError(f"a {type(value).__name__} cannot be written as JSON")

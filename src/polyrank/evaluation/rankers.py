@@ -1,0 +1,157 @@
+"""Scores of the candidates of examples, from any model. Every text is encoded once.
+
+Knows the two kinds of models by what they can do; knows nothing of metrics.
+
+Letters: B contexts, m vectors of each, N candidates, C candidates of each context, d dimensions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Sequence
+from typing import Protocol, TypeVar, runtime_checkable
+
+import torch
+from torch import Tensor
+
+from polyrank.errors import DataError, UsageError
+from polyrank.records import Context, Example
+
+GATHERED_NUMBERS = 1 << 24
+"""At most this many numbers (64 MiB of float32) are gathered for one call of `score_each`."""
+
+
+@runtime_checkable
+class TwoTowerRanker(Protocol):
+    """A bi-encoder or a poly-encoder: candidates have vectors of their own."""
+
+    def encode_contexts(self, contexts: Sequence[Context], *, progress: bool = False) -> Tensor:
+        """(B, m, d)."""
+        ...
+
+    def encode_candidates(self, texts: Sequence[str], *, progress: bool = False) -> Tensor:
+        """(N, d)."""
+        ...
+
+    def score(self, contexts: Tensor, candidates: Tensor) -> Tensor:
+        """(B, m, d), (N, d) → (B, N)."""
+        ...
+
+    def score_each(self, contexts: Tensor, candidates: Tensor) -> Tensor:
+        """(B, m, d), (B, C, d) → (B, C)."""
+        ...
+
+
+@runtime_checkable
+class PairRanker(Protocol):
+    """A cross-encoder: reads both texts at once."""
+
+    def score_pairs(
+        self, pairs: Sequence[tuple[Context, str]], *, progress: bool = False
+    ) -> Tensor:
+        """A score for each pair, (n,)."""
+        ...
+
+
+Ranker = TwoTowerRanker | PairRanker
+T = TypeVar("T", bound=Hashable)
+
+
+@torch.inference_mode()
+def score_candidates(
+    model: Ranker, examples: Sequence[Example], *, progress: bool = False
+) -> list[Tensor]:
+    """The scores (C,) of the candidates of each example, on the CPU; C may vary.
+
+    Equal texts are encoded once, so they score the same. Raises DataError for an example without
+    candidates.
+    """
+    candidates = [candidates_of(example, row) for row, example in enumerate(examples)]
+    contexts = [hashable(example.context) for example in examples]
+    if isinstance(model, TwoTowerRanker):
+        return score_vectors(model, contexts, candidates, progress)
+    pairs = [
+        (context, text)
+        for context, texts in zip(contexts, candidates, strict=True)
+        for text in texts
+    ]
+    unique, places = deduplicate(pairs)
+    scores = model.score_pairs(unique, progress=progress).float().cpu()
+    if scores.ndim != 1:
+        raise UsageError(
+            f"The model gives {scores.shape[1]} classes for a pair, where one score was expected.",
+            "Evaluate a model that ranks.",
+        )
+    counts = [len(texts) for texts in candidates]
+    return list(scores[torch.tensor(places, dtype=torch.long)].split(counts))
+
+
+def score_vectors(
+    model: TwoTowerRanker,
+    contexts: Sequence[str | tuple[str, ...]],
+    candidates: Sequence[tuple[str, ...]],
+    progress: bool,
+) -> list[Tensor]:
+    """The scores of a two-tower model: encode what differs, then gather and score."""
+    unique_contexts, context_places = deduplicate(contexts)
+    unique_texts, text_places = deduplicate(text for texts in candidates for text in texts)
+    context_vectors = model.encode_contexts(unique_contexts, progress=progress)  # (·, m, d)
+    candidate_vectors = model.encode_candidates(unique_texts, progress=progress)  # (N, d)
+    counts = [len(texts) for texts in candidates]
+    indices = torch.tensor(text_places, dtype=torch.long).split(counts)
+    by_count: dict[int, list[int]] = {}
+    for row, count in enumerate(counts):
+        by_count.setdefault(count, []).append(row)
+    scores = [torch.empty(0)] * len(counts)
+    for count, rows in by_count.items():
+        width = max(1, candidate_vectors.shape[1])
+        step = max(1, GATHERED_NUMBERS // (count * width))
+        for start in range(0, len(rows), step):
+            group = rows[start : start + step]
+            vectors = context_vectors[[context_places[row] for row in group]]  # (B, m, d)
+            table = torch.stack([indices[row] for row in group])  # (B, C)
+            columns = table.split(max(1, GATHERED_NUMBERS // (len(group) * width)), dim=1)
+            parts = [model.score_each(vectors, candidate_vectors[part]) for part in columns]
+            for row, values in zip(group, torch.cat(parts, dim=1).float().cpu(), strict=True):
+                scores[row] = values
+    return scores
+
+
+def candidates_of(example: Example, row: int) -> tuple[str, ...]:
+    """The candidates of an example; raises DataError where it has none."""
+    if not example.candidates:
+        raise DataError(
+            f"The example {name_of(example, row)} has no candidates to rank.",
+            "Give it candidates that hold the response, or draw some (--num-candidates, "
+            "`with_sampled_candidates`).",
+        )
+    return example.candidates
+
+
+def gold_of(example: Example, row: int) -> int:
+    """The index of the response among the candidates; raises DataError where it is not there."""
+    candidates = candidates_of(example, row)
+    if example.gold is not None:
+        return example.gold
+    if example.response not in candidates:
+        raise DataError(
+            f"The response of the example {name_of(example, row)} is not among its candidates.",
+            "Put the response into the candidates.",
+        )
+    return candidates.index(example.response)
+
+
+def name_of(example: Example, row: int) -> str:
+    """What messages call an example: its number from 1, and its id."""
+    return f"number {row + 1}" if example.id is None else f"number {row + 1} (id {example.id!r})"
+
+
+def hashable(context: Context) -> str | tuple[str, ...]:
+    """A context that can be a key."""
+    return context if isinstance(context, str) else tuple(context)
+
+
+def deduplicate(items: Iterable[T]) -> tuple[list[T], list[int]]:
+    """The different items in their order, and for each item its place among them."""
+    places: dict[T, int] = {}
+    found = [places.setdefault(item, len(places)) for item in items]
+    return list(places), found

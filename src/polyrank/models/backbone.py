@@ -1,0 +1,140 @@
+"""An encoder of the ecosystem: a batch of token ids in, one output a token out.
+
+Knows `transformers` and the kinds of folder an encoder can come from; knows nothing of what is
+done with the outputs.
+
+Letters: B texts, T tokens, h width of the encoder.
+"""
+
+from __future__ import annotations
+
+import inspect
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from transformers import AutoConfig, AutoModel, AutoTokenizer
+
+from polyrank.errors import ModelError
+from polyrank.tokens.batching import Batch
+
+BACKBONE_FOLDER = "backbone"
+
+
+class Backbone(nn.Module):
+    """An encoder without its pooling layer."""
+
+    def __init__(self, encoder: nn.Module) -> None:
+        super().__init__()
+        self.encoder = encoder
+        config: Any = encoder.config
+        accepted = inspect.signature(encoder.forward).parameters
+        self.width: int = config.hidden_size
+        self.has_segments = (
+            "token_type_ids" in accepted and getattr(config, "type_vocab_size", 0) >= 2
+        )
+        self.max_length = max_positions(config)
+
+    def forward(self, batch: Batch) -> Tensor:
+        """Token outputs (B, T, h)."""
+        inputs = {"input_ids": batch["input_ids"], "attention_mask": batch.get("attention_mask")}
+        if self.has_segments and "token_type_ids" in batch:
+            inputs["token_type_ids"] = batch["token_type_ids"]
+        outputs: Tensor = self.encoder(**inputs).last_hidden_state
+        return outputs
+
+
+def max_positions(config: Any) -> int | None:
+    """The most tokens the encoder can place; None where it has no such limit."""
+    positions: int | None = getattr(config, "max_position_embeddings", None)
+    if positions is None or (config.model_type != "roberta" and config.model_type != "xlm-roberta"):
+        return positions
+    return positions - config.pad_token_id - 1  # RoBERTa counts positions from pad_token_id + 1
+
+
+def load_encoder(source: str | Path) -> nn.Module:
+    """Load the weights of an encoder from a folder or the hub, in float32.
+
+    Raises ModelError if there is none, or if weights of the encoder itself are missing.
+    """
+    source = str(source)
+    if Path(source).is_dir() and not (Path(source) / "config.json").is_file():
+        raise ModelError(
+            f"The folder {source} is no model: it has no config.json.",
+            "Give the folder of a saved polyrank model or encoder, or a hub id.",
+        )
+    if not Path(source).is_dir() and looks_like_path(source):
+        raise ModelError(f"There is no model at {source}.", "Check the path of the folder.")
+    try:
+        config = AutoConfig.from_pretrained(source, trust_remote_code=False)
+        model_class: Any = AutoModel._model_mapping[type(config)]
+        encoder, report = AutoModel.from_pretrained(
+            source,
+            config=config,
+            dtype=torch.float32,
+            use_safetensors=True,
+            output_loading_info=True,
+            **without_pooling(model_class),
+        )
+    except (OSError, ValueError, KeyError, RuntimeError) as error:
+        reason = str(error).strip().split("\n")[0].rstrip(".") or type(error).__name__
+        raise ModelError(
+            f"No encoder could be loaded from {source!r}: {reason}.",
+            "Give the folder of an encoder with config.json, tokenizer and model.safetensors, or "
+            "a hub id that can be reached.",
+        ) from error
+    missing = sorted(key for key in report["missing_keys"] if not key.startswith("pooler."))
+    if missing:
+        raise ModelError(
+            f"The weights at {source!r} lack {len(missing)} tensors that the encoder needs: "
+            f"{shorten(missing)}.",
+            "The folder is incomplete or its config.json is another model's; fetch it again.",
+        )
+    encoder.eval()
+    return encoder
+
+
+def build_encoder(folder: Path) -> nn.Module:
+    """An encoder of the description in `folder`, its weights yet to be loaded."""
+    try:
+        config = AutoConfig.from_pretrained(folder, trust_remote_code=False)
+        model_class: Any = AutoModel._model_mapping[type(config)]
+        encoder = AutoModel.from_config(
+            config, dtype=torch.float32, trust_remote_code=False, **without_pooling(model_class)
+        )
+    except (OSError, ValueError, KeyError) as error:
+        raise ModelError(
+            f"The encoder's description in {folder} cannot be used: {str(error).splitlines()[0]}.",
+            "Save the model again, or fetch the folder again.",
+        ) from error
+    return encoder.eval()
+
+
+def load_tokenizer(source: str | Path) -> Any:
+    """The tokeniser of a folder or hub id; raises ModelError if there is none."""
+    try:
+        return AutoTokenizer.from_pretrained(str(source), trust_remote_code=False)
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        reason = str(error).strip().split("\n")[0].rstrip(".")
+        raise ModelError(
+            f"No tokeniser could be loaded from {str(source)!r}: {reason}.",
+            "Put the files of the tokeniser (tokenizer.json) beside config.json.",
+        ) from error
+
+
+def without_pooling(model_class: Any) -> dict[str, bool]:
+    """Arguments that leave out the pooling layer of encoders that have one."""
+    takes = "add_pooling_layer" in inspect.signature(model_class.__init__).parameters
+    return {"add_pooling_layer": False} if takes else {}
+
+
+def looks_like_path(source: str) -> bool:
+    """Whether a name that is no folder can only have been meant as a path."""
+    return source.startswith((".", "/", "~", "\\")) or source.count("/") > 1 or not source
+
+
+def shorten(names: list[str], most: int = 5) -> str:
+    """The first names of a list, and how many more there are."""
+    rest = len(names) - most
+    return ", ".join(names[:most]) + (f" and {rest} more" if rest > 0 else "")

@@ -1,0 +1,180 @@
+"""What all three architectures share: where they compute, their inference copies, their identity.
+
+Knows nothing of how a score is formed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, cast
+
+import torch
+from torch import Tensor, nn
+
+from polyrank.config import to_mapping
+from polyrank.errors import UsageError
+from polyrank.models.backbone import Backbone
+from polyrank.models.folder import Description, write_folder
+from polyrank.models.inference import inference_copy
+from polyrank.models.loading import load
+from polyrank.progress import bar
+from polyrank.records import Hit
+from polyrank.runtime import resolve_device, resolve_dtype
+from polyrank.tokens.batching import Batch, collate, plan
+from polyrank.tokens.tokenizer import TextTokenizer
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+
+class Model(nn.Module):
+    """Base of the three architectures.
+
+    Parameters are float32, ready to train; inference runs in `compute_dtype` on copies that are
+    made when first needed and dropped when the parameters change.
+    """
+
+    config: Any
+    architecture: ClassVar[str]
+    tower_names: ClassVar[tuple[str, ...]]
+
+    def __init__(self, tokenizer: TextTokenizer) -> None:
+        super().__init__()
+        self.texts = tokenizer
+        self.path: Path | None = None
+        self.token_budget: int = 4096
+        self.compute_dtype = torch.float32
+        self._copies: dict[str, tuple[int, nn.Module]] = {}
+        self._fingerprint: tuple[int, str] | None = None
+
+    @property
+    def device(self) -> torch.device:
+        """Where the parameters lie."""
+        return next(self.parameters()).device
+
+    def place(self, device: str | torch.device, dtype: str | torch.dtype) -> None:
+        """Move to a device (`auto`: an accelerator if there is one) and choose the precision of
+        inference (`auto`: bfloat16 where the hardware has it).
+        """
+        resolved = resolve_device(device)
+        self.compute_dtype = resolve_dtype(dtype, resolved)
+        self.to(resolved)
+        self._copies.clear()
+
+    def initialise(self) -> None:
+        """Draw anew what the encoders do not bring; called once for every new model."""
+
+    def train(self, mode: bool = True) -> Self:
+        """Set training mode, which drops the copies made for inference."""
+        if mode:
+            self._copies.clear()
+        return super().train(mode)
+
+    def fingerprint(self) -> str:
+        """The SHA-256 of all that defines a score: the settings and every weight, as stored."""
+        state = self.weights_state()
+        if self._fingerprint is None or self._fingerprint[0] != state:
+            digest = hashlib.sha256(json.dumps(self.identity(), sort_keys=True).encode())
+            for name, tensor in sorted(self.state_dict().items()):
+                digest.update(f"{name}{tuple(tensor.shape)}".encode())
+                digest.update(tensor.detach().cpu().contiguous().view(torch.uint8).numpy().data)
+            self._fingerprint = (state, digest.hexdigest())
+        return self._fingerprint[1]
+
+    def identity(self) -> dict[str, Any]:
+        """The settings that define a score, as plain values."""
+        return {"architecture": self.config.architecture, **to_mapping(self.config)}
+
+    def weights_state(self) -> int:
+        """A number that changes whenever a parameter is written."""
+        return hash(tuple((id(p), p.data_ptr(), p._version) for p in self.parameters()))
+
+    def for_inference(self, name: str, *, dtype: torch.dtype | None = None) -> nn.Module:
+        """The copy of the submodule `name` that inference runs on."""
+        state = self.weights_state()
+        known = self._copies.get(name)
+        if known is None or known[0] != state:
+            module = self.get_submodule(name)
+            copied = inference_copy(module, dtype or self.compute_dtype, self.token_budget)
+            self._copies[name] = (state, copied)
+        return self._copies[name][1]
+
+    def run(
+        self,
+        backbone: nn.Module,
+        sequences: Sequence[Sequence[int]],
+        segments: Sequence[Sequence[int]] | None = None,
+        *,
+        description: str | None = None,
+    ) -> Iterator[tuple[Tensor, Tensor, Batch]]:
+        """Yield (rows, outputs (B, T, h), batch) over all sequences, batched by tokens."""
+        groups = plan([len(sequence) for sequence in sequences], self.token_budget)
+        with bar(description, total=len(sequences)) as advance:
+            for rows in groups:
+                batch = collate(sequences, rows, self.texts.pad_id, segments)
+                moved = {name: tensor.to(self.device) for name, tensor in batch.items()}
+                yield moved["rows"], backbone(moved), moved
+                advance(len(rows))
+
+    def save_pretrained(self, path: str | Path, *, extra: Mapping[str, str] | None = None) -> None:
+        """Write the model folder, replacing at once what stood there.
+
+        `extra` are texts to keep in it, by file name. Raises StorageError.
+        """
+        path = Path(path)
+        tower = cast("Backbone", self.get_submodule(self.tower_names[0]))
+        description = Description(self.config.architecture, to_mapping(self.config))
+        weights, tokenizer = self.state_dict(), self.texts.tokenizer
+        write_folder(path, description, weights, tower.encoder, tokenizer, extra or {})
+        self.path = path.absolute()
+
+    @classmethod
+    def from_pretrained(
+        cls,
+        source: str | Path,
+        *,
+        device: str | torch.device = "auto",
+        dtype: str | torch.dtype = "auto",
+        **settings: Any,
+    ) -> Self:
+        """A model from an encoder (folder or hub id), a saved polyrank model, or a saved
+        sentence-transformers folder, whose pooling is taken over.
+
+        `settings` are the fields of the architecture's configuration. From a saved model of the
+        same architecture comes that model, bit by bit; from one of another architecture come its
+        encoders, with all else made anew. `dtype` is the precision of inference. Raises
+        ModelError if there is no model or its weights do not fit, UsageError for an unknown
+        setting or one that contradicts the saved model.
+        """
+        model = load(cls, source, settings)
+        model.path = Path(source).absolute() if Path(source).is_dir() else None
+        model.place(device, dtype)
+        return cast("Self", model.eval())
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Model:
+        raise TypeError("A model is copied by saving and loading it.")
+
+
+def hits(scores: Tensor, candidates: Sequence[str], top_k: int | None) -> list[Hit]:
+    """Scores (N,) to the best `top_k` hits; ties by the place, the later first."""
+    count = len(candidates)
+    if count == 0:
+        raise UsageError("There are no candidates to rank.", "Give at least one text.")
+    top_k = count if top_k is None else top_k
+    if not 1 <= top_k <= count:
+        raise UsageError(
+            f"top_k must be from 1 to the number of candidates, {count}, got {top_k}.",
+            "Ask for fewer, or leave top_k out.",
+        )
+    values = scores.tolist()
+    order = sorted(range(count), key=lambda i: (values[i], str(i)), reverse=True)
+    return [Hit(str(i), values[i], candidates[i]) for i in order[:top_k]]
+
+
+def refuse_bare_text(texts: Any, name: str) -> None:
+    """A single string where a list of texts belongs would be read letter by letter."""
+    if isinstance(texts, str):
+        raise UsageError(f"{name} must be a list, got a single text.", "Write [text].")

@@ -1,0 +1,112 @@
+"""What defines a score, for each architecture: saved in `polyrank.json`, flags of `train`.
+
+Needs no torch, so that `--help` can show it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
+
+from polyrank.errors import UsageError
+
+Reduction = Literal["first", "mean", "mean_first", "max"]
+Similarity = Literal["dot", "cosine"]
+ContextVectors = Literal["learnt", "first", "last", "last_and_first"]
+Attention = Literal["basic", "sqrt"]
+Task = Literal["rank", "classify", "regress"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class TwoTowerConfig:
+    """What the bi-encoder and the poly-encoder share."""
+
+    shared_towers: bool = False
+    """One encoder for both sides, instead of two that start alike and may diverge."""
+    reduction: Reduction = "mean"
+    """How token outputs become one vector."""
+    reduction_tokens: int = 16
+    """How many outputs `mean_first` averages."""
+    similarity: Similarity = "cosine"
+    """Inner product of the vectors as they are, or of unit vectors."""
+    temperature: float = 0.05
+    """The similarity is divided by it."""
+    projection: int | None = None
+    """Dimension of a linear layer above the reduction; none by default."""
+    max_context_length: int = 128
+    """Tokens of a context, special tokens included; the newest survive."""
+    max_candidate_length: int = 128
+    """Tokens of a candidate, special tokens included; the first survive."""
+
+    def __post_init__(self) -> None:
+        require(self.temperature > 0, "temperature", "positive", self.temperature)
+        for name in ("reduction_tokens", "max_context_length", "max_candidate_length"):
+            require(getattr(self, name) > 0, name, "at least 1", getattr(self, name))
+        projection = self.projection
+        require(projection is None or projection > 0, "projection", "at least 1", projection)
+
+
+@dataclass(frozen=True, kw_only=True)
+class BiEncoderConfig(TwoTowerConfig):
+    """Sentence-BERT's and the two-tower model's architecture."""
+
+    architecture: ClassVar[str] = "bi"
+
+
+@dataclass(frozen=True, kw_only=True)
+class PolyEncoderConfig(TwoTowerConfig):
+    """The poly-encoder of Humeau et al. (2020)."""
+
+    architecture: ClassVar[str] = "poly"
+
+    num_codes: int = 64
+    """The number m of context vectors."""
+    context_vectors: ContextVectors = "learnt"
+    """Learnt codes attend over the outputs; or the first m, the last m, the last m and h₁."""
+    attention: Attention = "basic"
+    """`sqrt` divides the logits of both attentions by √d."""
+    code_scale: float = 1.0
+    """Spread of the initial codes: the standard deviation of a code's first attention logits."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require(self.num_codes > 0, "num_codes", "at least 1", self.num_codes)
+        require(self.code_scale > 0, "code_scale", "positive", self.code_scale)
+
+
+@dataclass(frozen=True, kw_only=True)
+class CrossEncoderConfig:
+    """Both texts through one encoder; the first output to a score, classes or a value."""
+
+    architecture: ClassVar[str] = "cross"
+
+    task: Task = "rank"
+    """A score for ranking, n-way classification, or regression."""
+    num_labels: int = 3
+    """Classes of the classification."""
+    reduction: Literal["first", "mean"] = "first"
+    """How token outputs become one vector."""
+    head_dropout: float = 0.1
+    """Dropout of the head while it is trained."""
+    max_context_length: int = 128
+    """Tokens of the context inside the pair; the newest survive."""
+    max_candidate_length: int = 128
+    """Tokens of the candidate inside the pair; the first survive."""
+
+    def __post_init__(self) -> None:
+        require(self.num_labels > 1, "num_labels", "at least 2", self.num_labels)
+        require(0 <= self.head_dropout < 1, "head_dropout", "from 0 to below 1", self.head_dropout)
+        for name in ("max_context_length", "max_candidate_length"):
+            require(getattr(self, name) > 0, name, "at least 1", getattr(self, name))
+
+
+CONFIGS: dict[str, type[BiEncoderConfig] | type[PolyEncoderConfig] | type[CrossEncoderConfig]] = {
+    config.architecture: config
+    for config in (BiEncoderConfig, PolyEncoderConfig, CrossEncoderConfig)
+}
+
+
+def require(condition: bool, name: str, expected: str, value: Any) -> None:
+    """Raise UsageError unless the condition holds."""
+    if not condition:
+        raise UsageError(f"{name} must be {expected}, got {value}.", "Change the value.")

@@ -1,0 +1,116 @@
+"""The cross-encoder: both texts through one encoder at once, which has no vectors to keep.
+
+Letters: B pairs of a batch, T tokens, h width of the encoder, n pairs, L labels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+
+from polyrank.errors import UsageError
+from polyrank.models.backbone import Backbone
+from polyrank.models.base import Model, hits, refuse_bare_text
+from polyrank.models.config import CrossEncoderConfig
+from polyrank.models.heads import DenseHead, ScoreHead
+from polyrank.models.pooling import reduce
+from polyrank.records import Context, Hit
+from polyrank.tokens.batching import Batch, in_order, mask_of
+from polyrank.tokens.tokenizer import TextTokenizer, newest
+
+Encoded = tuple[list[list[int]], list[list[int]] | None]
+"""Token ids and, where the encoder has segments, segment ids of each pair."""
+
+
+class CrossEncoder(Model):
+    """Reads a context and a candidate together; ranks, classifies or regresses."""
+
+    config: CrossEncoderConfig
+    architecture = "cross"
+    tower_names = ("tower",)
+
+    def __init__(
+        self, backbone: Backbone, tokenizer: TextTokenizer, config: CrossEncoderConfig
+    ) -> None:
+        super().__init__(tokenizer)
+        self.config = config
+        self.tower = backbone
+        self.head: nn.Module
+        if config.task == "rank":
+            self.head = ScoreHead(backbone.width, config.head_dropout)
+        else:
+            outputs = config.num_labels if config.task == "classify" else 1
+            self.head = DenseHead(backbone.width, outputs, config.head_dropout)
+
+    def encode_pairs(self, contexts: Sequence[Context], candidates: Sequence[str]) -> Encoded:
+        """Token ids and segment ids of each pair; a repeated text is tokenised once.
+
+        Turns are joined by the separator; the context loses its oldest tokens, the candidate its
+        last.
+        """
+        config = self.config
+        left = self.texts.encode_turns(contexts)
+        right = self.texts.encode(candidates)
+        pairs = [
+            self.texts.join(
+                newest(context, config.max_context_length), candidate[: config.max_candidate_length]
+            )
+            for context, candidate in zip(left, right, strict=True)
+        ]
+        ids = [pair[0] or [self.texts.pad_id] for pair in pairs]
+        return ids, [pair[1] or [0] for pair in pairs] if self.tower.has_segments else None
+
+    def finish(self, outputs: Tensor, batch: Batch) -> Tensor:
+        """Token outputs (B, T, h) to (B,), or to (B, L) for classes."""
+        vectors = reduce(outputs, mask_of(batch), self.config.reduction)
+        result: Tensor = self.head(vectors)
+        return result if self.config.task == "classify" else result[:, 0]
+
+    def forward(self, pairs: list[Batch]) -> Tensor:
+        """Scores with gradients, of batches cut by length: (n,), or (n, L) for classes."""
+        outputs = [self.tower(batch) for batch in pairs]
+        with torch.autocast(self.device.type, enabled=False):  # scores in float32
+            scores = [
+                self.finish(output.float(), batch)
+                for output, batch in zip(outputs, pairs, strict=True)
+            ]
+        return in_order(scores, pairs)
+
+    @torch.inference_mode()
+    def score_pairs(
+        self, pairs: Sequence[tuple[Context, str]], *, progress: bool = False
+    ) -> Tensor:
+        """The score of each (context, candidate): (n,), float32; logits (n, L) for classes."""
+        refuse_bare_text(pairs, "pairs")
+        head = self.for_inference("head", dtype=torch.float32)
+        tower = self.for_inference("tower")
+        ids, segments = self.encode_pairs([pair[0] for pair in pairs], [pair[1] for pair in pairs])
+        classes = (self.config.num_labels,) if self.config.task == "classify" else ()
+        scores = torch.zeros(len(ids), *classes)
+        described = "Scoring pairs" if progress else None
+        for rows, outputs, batch in self.run(tower, ids, segments, description=described):
+            vectors = reduce(outputs.float(), mask_of(batch), self.config.reduction)
+            result = head(vectors)
+            scores[rows.cpu()] = (result if classes else result[:, 0]).cpu()
+        return scores
+
+    def score(self, context: Context, candidates: Sequence[str]) -> Tensor:
+        """One context against n candidates: (n,)."""
+        return self.score_pairs([(context, candidate) for candidate in candidates])
+
+    def rank(
+        self, context: Context, candidates: Sequence[str], *, top_k: int | None = None
+    ) -> list[Hit]:
+        """The candidates by score, the best first; a hit's id is its place in `candidates`.
+
+        Raises UsageError for no candidates, a `top_k` out of range, or a model with classes.
+        """
+        if self.config.task == "classify":
+            raise UsageError(
+                "A cross-encoder with classes gives no single score to rank by.",
+                "Use score_pairs, or train one with task='rank'.",
+            )
+        refuse_bare_text(candidates, "candidates")
+        return hits(self.score(context, candidates), candidates, top_k)

@@ -1,0 +1,135 @@
+"""The folder of a saved model: `polyrank.json`, `model.safetensors`, the encoder's description.
+
+    polyrank.json        architecture and settings: all that defines a score
+    model.safetensors    every weight, by its name in the model
+    backbone/            config.json and the tokeniser, as `transformers` writes them
+
+Knows nothing of what the settings mean.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+from torch import Tensor, nn
+
+from polyrank._version import __version__
+from polyrank.errors import ModelError, nearest
+from polyrank.models.backbone import BACKBONE_FOLDER, shorten
+from polyrank.models.config import CONFIGS
+from polyrank.storage import replaced_folder
+
+DESCRIPTION = "polyrank.json"
+WEIGHTS = "model.safetensors"
+FORMAT = 1
+
+
+class Description(NamedTuple):
+    """The content of `polyrank.json`."""
+
+    architecture: str
+    settings: dict[str, Any]
+
+
+def write_folder(
+    path: Path,
+    description: Description,
+    weights: dict[str, Tensor],
+    encoder: Any,
+    tokenizer: Any,
+    extra: Mapping[str, str],
+) -> None:
+    """Write a model beside `path` and rename it into place; `extra` are further texts by name.
+
+    Raises StorageError.
+    """
+    with replaced_folder(path) as fresh:
+        encoder.config.save_pretrained(fresh / BACKBONE_FOLDER)
+        tokenizer.save_pretrained(fresh / BACKBONE_FOLDER)
+        tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in weights.items()}
+        try:
+            save_file(tensors, fresh / WEIGHTS, metadata={"format": "pt"})
+        except SafetensorError as error:
+            raise OSError(str(error)) from error
+        described = {
+            "format": FORMAT,
+            "polyrank_version": __version__,
+            "architecture": description.architecture,
+            "settings": description.settings,
+        }
+        for name, text in extra.items():
+            (fresh / name).write_text(text, encoding="utf-8")
+        (fresh / DESCRIPTION).write_text(json.dumps(described, indent=2) + "\n", encoding="utf-8")
+
+
+def read_description(path: Path) -> Description | None:
+    """The description of a saved model, or None where `path` is no polyrank folder.
+
+    Raises ModelError if it is broken, of a newer format or of an unknown architecture.
+    """
+    file = path / DESCRIPTION
+    if not file.is_file():
+        return None
+    try:
+        described = json.loads(file.read_text(encoding="utf-8"))
+        form, architecture = described["format"], described["architecture"]
+        settings = dict(described["settings"])
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise ModelError(
+            f"{file} is not a description of a model: {type(error).__name__}: {error}.",
+            "Save the model again.",
+        ) from error
+    if form != FORMAT:
+        raise ModelError(
+            f"{file} has format {form}; this version of polyrank reads format {FORMAT}.",
+            "Install the version of polyrank that wrote it, "
+            f"{described.get('polyrank_version', 'a newer one')}.",
+        )
+    if architecture not in CONFIGS:
+        raise ModelError(
+            f"{file} names the unknown architecture {architecture!r}.",
+            nearest(str(architecture), CONFIGS),
+        )
+    return Description(architecture, settings)
+
+
+def read_weights(path: Path) -> dict[str, Tensor]:
+    """All tensors of a saved model. Raises ModelError if the file is missing or damaged."""
+    file = path / WEIGHTS
+    try:
+        return load_file(file)
+    except (OSError, SafetensorError) as error:
+        raise ModelError(
+            f"The weights {file} cannot be read: {error}.",
+            "The folder is incomplete or damaged; fetch or train the model again.",
+        ) from error
+
+
+def fit_weights(model: nn.Module, weights: dict[str, Tensor], where: Path) -> None:
+    """Load the tensors into the model; every one must be there, and no other.
+
+    Raises ModelError that names the missing, the surplus and the misshapen.
+    """
+    own = model.state_dict()
+    missing = sorted(own.keys() - weights.keys())
+    surplus = sorted(weights.keys() - own.keys())
+    misshapen = sorted(
+        name for name in own.keys() & weights.keys() if own[name].shape != weights[name].shape
+    )
+    faults = [
+        f"{kind}: {shorten(names)}"
+        for kind, names in (("missing", missing), ("surplus", surplus), ("misshapen", misshapen))
+        if names
+    ]
+    if faults:
+        raise ModelError(
+            f"The weights in {where} do not fit the model that is described there "
+            f"({'; '.join(faults)}).",
+            "The folder mixes files of two models or is damaged; save or fetch it again.",
+        )
+    model.load_state_dict(weights)

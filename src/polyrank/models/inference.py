@@ -1,0 +1,78 @@
+"""A copy of an encoder made for inference: lower precision, packed weights.
+
+torch multiplies float32 on a CPU with MKL, which uses only half of the vector width on
+processors of other makers; oneDNN, which torch ships too, uses all of it and wants its weights
+packed once. Measured in `docs/log.md`. Knows nothing of texts or scores.
+"""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+
+class PackedLinear(nn.Module):
+    """A linear layer whose weight lies in oneDNN's own layout. Inference only, CPU only."""
+
+    def __init__(self, linear: nn.Linear, rows: int) -> None:
+        super().__init__()
+        self.packed = torch.ops.mkldnn._reorder_linear_weight(linear.weight.detach(), rows)
+        self.bias = None if linear.bias is None else linear.bias.detach()
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        """(…, in) → (…, out)."""
+        product: Tensor = torch.ops.mkldnn._linear_pointwise(
+            inputs, self.packed, self.bias, "none", [], ""
+        )
+        return product
+
+
+def inference_copy(module: nn.Module, dtype: torch.dtype, rows: int) -> nn.Module:
+    """A copy for inference in `dtype`; `rows` is the usual number of tokens of a batch.
+
+    In the dtype of the original, the copy shares every parameter that is not packed with it.
+    """
+    parameter = next(module.parameters())
+    if dtype == parameter.dtype:
+        shared: dict[int, Any] = {id(p): p for p in module.parameters()}
+        clone = copy.deepcopy(module, shared)
+    else:
+        clone = copy.deepcopy(module).to(dtype)
+    if parameter.device.type == "cpu" and can_pack(dtype):
+        pack(clone, rows)
+    clone_encoder: Any = getattr(clone, "encoder", None)
+    if hasattr(clone_encoder, "set_attn_implementation"):
+        clone_encoder.set_attn_implementation("sdpa")  # training on a CPU uses another
+    return clone.eval()
+
+
+def pack(module: nn.Module, rows: int) -> None:
+    """Replace every linear layer below `module` by its packed form."""
+    for name, child in list(module.named_children()):
+        if type(child) is nn.Linear:
+            setattr(module, name, PackedLinear(child, rows))
+        else:
+            pack(child, rows)
+
+
+def can_pack(dtype: torch.dtype) -> bool:
+    """Whether this build of torch has the packed product and computes it right."""
+    if not torch.backends.mkldnn.is_available():
+        return False
+    generator = torch.Generator().manual_seed(0)
+    linear = nn.Linear(8, 8)
+    with torch.no_grad():
+        for parameter in linear.parameters():
+            parameter.copy_(torch.randn(parameter.shape, generator=generator))
+        linear.to(dtype)
+        inputs = torch.randn(4, 8, generator=generator).to(dtype)
+        try:
+            packed = PackedLinear(linear, 4)(inputs)
+        except (AttributeError, RuntimeError):
+            return False
+        expected = functional.linear(inputs, linear.weight, linear.bias)
+    return torch.allclose(packed.float(), expected.float(), rtol=1e-2, atol=1e-1)

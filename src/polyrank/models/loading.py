@@ -1,0 +1,178 @@
+"""From a source to a model of the class asked for: an encoder, or a saved model of any kind.
+
+Knows the kinds of source; knows no architecture by name.
+"""
+
+from __future__ import annotations
+
+from dataclasses import fields, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import load_file
+from torch import Tensor
+
+from polyrank.config import from_mapping
+from polyrank.errors import ModelError, UsageError
+from polyrank.models.backbone import (
+    BACKBONE_FOLDER,
+    Backbone,
+    build_encoder,
+    load_encoder,
+    load_tokenizer,
+)
+from polyrank.models.config import CONFIGS
+from polyrank.models.folder import (
+    Description,
+    fit_weights,
+    read_description,
+    read_weights,
+)
+from polyrank.models.sentence_transformers import Taken, read_folder
+from polyrank.tokens.tokenizer import TextTokenizer
+
+SHAPING = ("num_codes", "context_vectors", "projection", "shared_towers", "task", "num_labels")
+"""Settings that a saved model's weights were made for."""
+LENGTHS = ("max_context_length", "max_candidate_length")
+
+
+def load(model_class: Any, source: str | Path, settings: dict[str, Any]) -> Any:
+    """A model of `model_class` from any kind of source. Raises ModelError, UsageError."""
+    folder = Path(source)
+    description = read_description(folder) if folder.is_dir() else None
+    if description is None:
+        return from_encoder(model_class, source, settings)
+    if description.architecture == model_class.architecture:
+        return reopen(model_class, folder, description, settings)
+    return derive(model_class, folder, description, settings)
+
+
+def from_encoder(model_class: Any, source: str | Path, settings: dict[str, Any]) -> Any:
+    """A new model around an encoder; a sentence-transformers folder brings its settings along."""
+    taken = read_folder(Path(source))
+    known = {field.name for field in fields(CONFIGS[model_class.architecture])}
+    inherited = {}
+    if taken is not None:
+        source = taken.encoder
+        inherited = {name: value for name, value in taken.settings.items() if name in known}
+    backbone = Backbone(load_encoder(source))
+    tokenizer = TextTokenizer(load_tokenizer(source))
+    config = settle(model_class, inherited, settings, backbone)
+    model = model_class(backbone, tokenizer, config)
+    take_projection(model, taken)
+    model.initialise()
+    return model
+
+
+def reopen(
+    model_class: Any, folder: Path, description: Description, settings: dict[str, Any]
+) -> Any:
+    """The saved model itself; settings that do not shape its weights may be changed."""
+    for name, value in settings.items():
+        saved = description.settings.get(name, value)
+        if name in SHAPING and value != saved:
+            raise UsageError(
+                f"The model in {folder} was made with {name} = {saved}, not {value}.",
+                f"Leave {name} out, or train a model with the value you want.",
+            )
+    model = empty_model(model_class, folder, description, settings)
+    fit_weights(model, read_weights(folder), folder)
+    return model
+
+
+def derive(
+    model_class: Any, folder: Path, description: Description, settings: dict[str, Any]
+) -> Any:
+    """A new model that starts from the encoders of a saved one of another architecture."""
+    known = {field.name for field in fields(CONFIGS[model_class.architecture])}
+    kept = {name: value for name, value in description.settings.items() if name in known}
+    if "cross" in (description.architecture, model_class.architecture):
+        kept = {name: value for name, value in kept.items() if name in LENGTHS}
+    described = Description(model_class.architecture, kept)
+    model = empty_model(model_class, folder, described, settings)
+    weights = read_weights(folder)
+    own = model.state_dict()
+    for name in own:
+        tower, _, rest = name.partition(".")
+        origins = (name, f"context_tower.{rest}", f"tower.{rest}")
+        if tower.endswith("tower"):
+            found = next((origin for origin in origins if origin in weights), None)
+            if found is None:
+                raise ModelError(
+                    f"The weights in {folder} lack {name}.",
+                    "The folder is damaged; save or fetch it again.",
+                )
+            own[name] = weights[found]
+        elif name.endswith("_projection.weight") and name in weights:
+            own[name] = weights[name]
+    model.load_state_dict(own)
+    model.initialise()
+    return model
+
+
+def empty_model(
+    model_class: Any, folder: Path, description: Description, settings: dict[str, Any]
+) -> Any:
+    """A model as described, its weights not yet read."""
+    with torch.random.fork_rng(devices=[]):  # what is drawn here is overwritten
+        backbone = Backbone(build_encoder(folder / BACKBONE_FOLDER))
+        tokenizer = TextTokenizer(load_tokenizer(folder / BACKBONE_FOLDER))
+        config = settle(model_class, description.settings, settings, backbone)
+        return model_class(backbone, tokenizer, config)
+
+
+def settle(
+    model_class: Any, inherited: dict[str, Any], settings: dict[str, Any], backbone: Backbone
+) -> Any:
+    """The configuration of a model: what was asked for, else inherited, else the default.
+
+    Lengths that were not asked for are cut to what the encoder can place; raises UsageError for
+    ones that were.
+    """
+    name = model_class.architecture
+    config = from_mapping(CONFIGS[name], {**inherited, **settings}, where=f"The {name} model")
+    room = backbone.max_length
+    if room is None:
+        return config
+    for length in LENGTHS:
+        asked = settings.get(length)
+        if asked is not None and asked > room:
+            raise UsageError(
+                f"{length} is {asked}, but the encoder places at most {room} tokens.",
+                "Choose a smaller length or another encoder.",
+            )
+    if name == "cross":
+        return fit_pair(config, settings, room)
+    cut = {length: min(getattr(config, length), room) for length in LENGTHS}
+    return replace(config, **cut)
+
+
+def fit_pair(config: Any, settings: dict[str, Any], room: int) -> Any:
+    """Lengths of a cross-encoder whose pair, with special tokens, must fit into `room`."""
+    context, candidate = config.max_context_length, config.max_candidate_length
+    room -= 4  # the most special tokens that a known encoder puts around a pair
+    if context + candidate <= room:
+        return config
+    if all(length in settings for length in LENGTHS):
+        raise UsageError(
+            f"max_context_length and max_candidate_length add up to {context + candidate}, but "
+            f"the encoder has room for {room} tokens beside the special ones.",
+            "Choose smaller lengths or another encoder.",
+        )
+    context = max(round(room * context / (context + candidate)), 1)
+    return replace(config, max_context_length=context, max_candidate_length=room - context)
+
+
+def take_projection(model: Any, taken: Taken | None) -> None:
+    """Put the weights of a sentence-transformers dense layer into the model's projections."""
+    if taken is None or taken.projection is None:
+        return
+    weights: dict[str, Tensor] = load_file(taken.projection / "model.safetensors")
+    for projection in (
+        getattr(model, "context_projection", None),
+        getattr(model, "candidate_projection", None),
+    ):
+        if projection is not None:
+            with torch.no_grad():
+                projection.weight.copy_(weights["linear.weight"])

@@ -1,0 +1,66 @@
+"""The poly-encoder: m vectors a context, over which each candidate attends (Humeau et al., 2020).
+
+Letters: B contexts, T tokens, m vectors, h width of the encoder.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from polyrank.models.backbone import Backbone
+from polyrank.models.config import PolyEncoderConfig
+from polyrank.models.pooling import attend, select
+from polyrank.models.two_tower import TwoTower
+from polyrank.scoring.poly import temperature
+from polyrank.tokens.tokenizer import TextTokenizer
+
+
+class PolyEncoder(TwoTower):
+    """Keeps m context vectors; the candidate, cached ahead, chooses among them."""
+
+    config: PolyEncoderConfig
+    architecture = "poly"
+
+    def __init__(
+        self, backbone: Backbone, tokenizer: TextTokenizer, config: PolyEncoderConfig
+    ) -> None:
+        self.config = config
+        super().__init__(backbone, tokenizer)
+        self.attention = config.attention
+        self.codes: nn.Parameter | None = None
+        if config.context_vectors == "learnt":
+            self.codes = nn.Parameter(torch.empty(config.num_codes, backbone.width))
+            self.reset_codes(1.0)
+
+    def reset_codes(self, output_norm: float) -> None:
+        """Draw the codes anew, for token outputs of Euclidean norm `output_norm`.
+
+        The codes' first logits over the outputs then have the standard deviation `code_scale`.
+        """
+        if self.codes is not None:
+            scale = temperature(self.attention, self.codes.shape[-1])
+            nn.init.normal_(self.codes, std=self.config.code_scale / (output_norm * scale))
+
+    @torch.no_grad()
+    def initialise(self) -> None:
+        """Draw the codes for the norm that this encoder's outputs have on arbitrary tokens."""
+        generator = torch.Generator().manual_seed(0)
+        encoder: Any = self.context_tower.encoder
+        size: int = encoder.config.vocab_size
+        ids = torch.randint(size, (8, 16), generator=generator)
+        outputs = self.context_tower({"input_ids": ids.to(self.device)})
+        self.reset_codes(float(outputs.norm(dim=-1).mean()))
+
+    @property
+    def num_vectors(self) -> int:
+        """The number of vectors of a context; one more than `num_codes` with h₁ added."""
+        return self.config.num_codes + (self.config.context_vectors == "last_and_first")
+
+    def context_vectors(self, outputs: Tensor, mask: Tensor) -> Tensor:
+        """Attention of the codes, or the chosen outputs: (B, T, h) → (B, m, h)."""
+        if self.codes is None:
+            return select(outputs, mask, self.config.context_vectors, self.config.num_codes)
+        return attend(self.codes, outputs, mask, temperature(self.attention, outputs.shape[-1]))

@@ -1,0 +1,148 @@
+"""The bi-encoder and the poly-encoder seen alike: contexts to m vectors, candidates to one.
+
+A bi-encoder is a poly-encoder with one context vector; only how a context's token outputs become
+vectors differs. Temperature and normalisation are put into the vectors, so that a score is the
+formula of `scoring.poly` and nothing else, for training, index and search alike.
+
+Letters: B contexts, m vectors of each, N candidates, C candidates of each context, d dimensions,
+h width of the encoder, T tokens.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from polyrank.models.backbone import Backbone
+from polyrank.models.base import Model, hits, refuse_bare_text
+from polyrank.models.config import BiEncoderConfig, PolyEncoderConfig
+from polyrank.models.pooling import reduce
+from polyrank.records import Context, Hit
+from polyrank.scoring.poly import Attention, poly_scores, poly_scores_each
+from polyrank.tokens.batching import Batch, in_order, mask_of
+from polyrank.tokens.tokenizer import TextTokenizer
+
+
+class TwoTower(Model):
+    """Base of the architectures whose candidates can be encoded ahead of time."""
+
+    config: BiEncoderConfig | PolyEncoderConfig
+    attention: Attention = "basic"
+    tower_names = ("context_tower", "candidate_tower")
+
+    def __init__(self, backbone: Backbone, tokenizer: TextTokenizer) -> None:
+        super().__init__(tokenizer)
+        width = backbone.width
+        self.context_tower = backbone
+        self.candidate_tower = None if self.config.shared_towers else copy.deepcopy(backbone)
+        self.context_projection: nn.Linear | None = None
+        self.candidate_projection: nn.Linear | None = None
+        if self.config.projection is not None:
+            self.context_projection = nn.Linear(width, self.config.projection, bias=False)
+            if not self.config.shared_towers:
+                self.candidate_projection = copy.deepcopy(self.context_projection)
+        self.dimension: int = self.config.projection or width
+
+    @property
+    def num_vectors(self) -> int:
+        """The number m of vectors of a context."""
+        return 1
+
+    def context_vectors(self, outputs: Tensor, mask: Tensor) -> Tensor:
+        """Token outputs (B, T, h) to the vectors of a context, before projection: (B, m, h)."""
+        raise TypeError(f"{type(self).__name__} does not say how a context becomes vectors.")
+
+    def finish_contexts(self, outputs: Tensor, batch: Batch) -> Tensor:
+        """Token outputs (B, T, h) to what is scored: (B, m, d)."""
+        vectors = self.context_vectors(outputs, mask_of(batch))
+        if self.context_projection is not None:
+            vectors = self.context_projection(vectors)
+        if self.config.similarity == "cosine":
+            vectors = functional.normalize(vectors, dim=-1)
+        return vectors / self.config.temperature
+
+    def finish_candidates(self, outputs: Tensor, batch: Batch) -> Tensor:
+        """Token outputs (B, T, h) to what is cached: (B, d)."""
+        config = self.config
+        vectors = reduce(outputs, mask_of(batch), config.reduction, config.reduction_tokens)
+        projection = self.candidate_projection or self.context_projection
+        if projection is not None:
+            vectors = projection(vectors)
+        if config.similarity == "cosine":
+            vectors = functional.normalize(vectors, dim=-1)
+        return vectors
+
+    def forward(self, contexts: list[Batch], candidates: list[Batch]) -> tuple[Tensor, Tensor]:
+        """Vectors with gradients, of batches cut by length: (B, m, d), (N, d)."""
+        tower = self.candidate_tower or self.context_tower
+        context_outputs = [self.context_tower(batch) for batch in contexts]
+        candidate_outputs = [tower(batch) for batch in candidates]
+        with torch.autocast(self.device.type, enabled=False):  # vectors and scores in float32
+            return (
+                in_order(
+                    [
+                        self.finish_contexts(outputs.float(), batch)
+                        for outputs, batch in zip(context_outputs, contexts, strict=True)
+                    ],
+                    contexts,
+                ),
+                in_order(
+                    [
+                        self.finish_candidates(outputs.float(), batch)
+                        for outputs, batch in zip(candidate_outputs, candidates, strict=True)
+                    ],
+                    candidates,
+                ),
+            )
+
+    @torch.inference_mode()
+    def encode_contexts(self, contexts: Sequence[Context], *, progress: bool = False) -> Tensor:
+        """The vectors of each context: (B, m, d), float32, on the CPU.
+
+        A context is a text or a list of turns, oldest first. Where a context has fewer than m
+        vectors, the rest are zeros, which `score` leaves out.
+        """
+        refuse_bare_text(contexts, "contexts")
+        sequences = self.texts.contexts(contexts, self.config.max_context_length)
+        encoded = torch.zeros(len(sequences), self.num_vectors, self.dimension)
+        described = "Encoding contexts" if progress else None
+        tower = self.for_inference("context_tower")
+        for rows, outputs, batch in self.run(tower, sequences, description=described):
+            encoded[rows.cpu()] = self.finish_contexts(outputs.float(), batch).cpu()
+        return encoded
+
+    @torch.inference_mode()
+    def encode_candidates(self, texts: Sequence[str], *, progress: bool = False) -> Tensor:
+        """The vector of each candidate: (N, d), float32, on the CPU."""
+        refuse_bare_text(texts, "candidates")
+        sequences = self.texts.candidates(texts, self.config.max_candidate_length)
+        encoded = torch.zeros(len(sequences), self.dimension)
+        described = "Encoding candidates" if progress else None
+        name = "context_tower" if self.candidate_tower is None else "candidate_tower"
+        for rows, outputs, batch in self.run(
+            self.for_inference(name), sequences, description=described
+        ):
+            encoded[rows.cpu()] = self.finish_candidates(outputs.float(), batch).cpu()
+        return encoded
+
+    def score(self, contexts: Tensor, candidates: Tensor) -> Tensor:
+        """Every context against every candidate: (B, m, d), (N, d) → (B, N)."""
+        return poly_scores(contexts, candidates, self.attention)
+
+    def score_each(self, contexts: Tensor, candidates: Tensor) -> Tensor:
+        """Every context against its own candidates: (B, m, d), (B, C, d) → (B, C)."""
+        return poly_scores_each(contexts, candidates, self.attention)
+
+    def rank(
+        self, context: Context, candidates: Sequence[str], *, top_k: int | None = None
+    ) -> list[Hit]:
+        """The candidates by score, the best first; a hit's id is its place in `candidates`.
+
+        Raises UsageError for no candidates or a `top_k` that is not between 1 and their number.
+        """
+        scores = self.score(self.encode_contexts([context]), self.encode_candidates(candidates))
+        return hits(scores[0], candidates, top_k)

@@ -1,0 +1,121 @@
+"""A shard: a bounded number of candidates in one folder, memory-mapped.
+
+    vectors.float32   rows x d, row by row, little-endian
+    ids.strings       a column of strings
+    texts.strings     a column of strings
+    lookup.hashes     the hashes of the ids, sorted (<u8 a row), then whose they are (<u4 a row)
+
+Knows nothing of the other shards.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from polyrank.errors import DataError, IndexFolderError
+from polyrank.records import Candidate
+from polyrank.retrieval.strings import Strings, StringsWriter, write_all
+
+VECTORS = "vectors.float32"
+IDS = "ids.strings"
+TEXTS = "texts.strings"
+LOOKUP = "lookup.hashes"
+FILES = (VECTORS, IDS, TEXTS, LOOKUP)
+
+COMPONENT = np.dtype("<f4")
+HASH = np.dtype("<u8")
+ROW = np.dtype("<u4")
+
+
+class ShardWriter:
+    """Writes the ids and texts of a shard; its vectors come later."""
+
+    def __init__(self, folder: Path) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        self._folder = folder
+        self._ids = StringsWriter(folder / IDS)
+        self._texts = StringsWriter(folder / TEXTS)
+        self._hashes: list[bytes] = []
+
+    def __len__(self) -> int:
+        return len(self._hashes)
+
+    def extend(self, candidates: Sequence[Candidate]) -> None:
+        """Append candidates. Raises DataError for a text that UTF-8 cannot hold."""
+        ids = [encoded(candidate, candidate.id) for candidate in candidates]
+        self._texts.extend([encoded(candidate, candidate.text) for candidate in candidates])
+        self._ids.extend(ids)
+        self._hashes.extend(map(hash_of, ids))
+
+    def finish(self) -> None:
+        """Write what is still missing and close the files."""
+        self._ids.finish()
+        self._texts.finish()
+        hashes = np.frombuffer(b"".join(self._hashes), dtype=HASH)
+        order = np.argsort(hashes, kind="stable")
+        with open(self._folder / LOOKUP, "wb", buffering=0) as handle:
+            write_all(handle, hashes[order].tobytes())
+            write_all(handle, order.astype(ROW).tobytes())
+
+    def close(self) -> None:
+        """Close the files, finished or not."""
+        self._ids.close()
+        self._texts.close()
+
+
+class Shard:
+    """A shard on the disk; opening it reads nothing but the columns' ends."""
+
+    def __init__(self, folder: Path, rows: int) -> None:
+        self.folder = folder
+        self.rows = rows
+        self.ids = Strings(folder / IDS, rows)
+        self.texts = Strings(folder / TEXTS, rows)
+        table = np.memmap(folder / LOOKUP, dtype=np.uint8, mode="r")
+        if table.size != rows * (HASH.itemsize + ROW.itemsize):
+            raise IndexFolderError(
+                f"{folder / LOOKUP} has {table.size} bytes, which do not fit {rows} rows.",
+                "Build the index again.",
+            )
+        split = rows * HASH.itemsize
+        self.hashes: NDArray[np.uint64] = np.asarray(table[:split].view(HASH))
+        self._hashed_rows: NDArray[np.uint32] = np.asarray(table[split:].view(ROW))
+
+    def vectors(self, dimension: int) -> np.memmap[tuple[int, int], np.dtype[np.float32]]:
+        """The vectors (rows, d), mapped and not read.
+
+        Copy-on-write, though nobody writes: torch warns of tensors over read-only memory.
+        """
+        shape = (self.rows, dimension)
+        return np.memmap(self.folder / VECTORS, dtype=COMPONENT, mode="c", shape=shape)
+
+    def with_hash(self, value: int) -> list[int]:
+        """The rows whose id has this hash."""
+        wanted = np.array(value, dtype=HASH)
+        start = int(np.searchsorted(self.hashes, wanted, side="left"))
+        stop = int(np.searchsorted(self.hashes, wanted, side="right"))
+        rows: list[int] = self._hashed_rows[start:stop].tolist()
+        return rows
+
+
+def hash_of(encoded_id: bytes) -> bytes:
+    """The hash of an id, 8 bytes, the same in every process."""
+    return hashlib.blake2b(encoded_id, digest_size=HASH.itemsize).digest()
+
+
+def encoded(candidate: Candidate, text: str) -> bytes:
+    """`text` as UTF-8. Raises DataError where it holds half of a surrogate pair."""
+    try:
+        return text.encode("utf-8")
+    except UnicodeEncodeError as error:
+        raise DataError(
+            f"The candidate with the id {candidate.id!r} holds {text[error.start]!r}, half of a "
+            "surrogate pair, at character "
+            f"{error.start + 1}.",
+            "Remove it, or write the whole pair.",
+        ) from None

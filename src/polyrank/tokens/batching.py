@@ -1,0 +1,94 @@
+"""Batches of token ids: sorted by length, cut by a token budget, padded.
+
+Every encoding, in training, in bulk and in serving, goes through here. Knows nothing of texts.
+
+Letters: B rows of a batch, T its longest row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from torch import Tensor
+
+TOKEN_BUDGET = 4096
+"""Padded tokens in one batch. Activations of this size stay in a CPU's caches; the result does
+not depend on it."""
+
+Batch = dict[str, Tensor]
+"""`input_ids` (B, T), `rows` (B): the places of the rows in the caller's order; `attention_mask`
+(B, T) where there is padding, `token_type_ids` (B, T) where the encoder has segments."""
+
+
+def plan(lengths: Sequence[int], budget: int = TOKEN_BUDGET) -> list[np.ndarray]:
+    """Rows grouped by length, longest first, at most `budget` padded tokens a group.
+
+    The longest come first so that too large a budget fails at once and not at the end. A row
+    longer than the budget is a group of its own.
+    """
+    order = np.argsort(-np.asarray(lengths, dtype=np.int64), kind="stable")
+    groups: list[np.ndarray] = []
+    start = 0
+    while start < len(order):
+        longest = max(int(lengths[order[start]]), 1)
+        size = max(budget // longest, 1)
+        groups.append(order[start : start + size])
+        start += size
+    return groups
+
+
+def collate(
+    sequences: Sequence[Sequence[int]],
+    rows: np.ndarray,
+    pad_id: int,
+    segments: Sequence[Sequence[int]] | None = None,
+) -> Batch:
+    """Pad the named rows on the right into one batch."""
+    lengths = np.fromiter((len(sequences[row]) for row in rows), dtype=np.int64, count=len(rows))
+    real = np.arange(lengths.max(initial=1)) < lengths[:, None]  # (B, T)
+    batch = {
+        "input_ids": scatter(sequences, rows, real, pad_id),
+        "rows": torch.from_numpy(rows.astype(np.int64)),
+    }
+    if not real.all():
+        batch["attention_mask"] = torch.from_numpy(real.astype(np.int64))
+    if segments is not None:
+        batch["token_type_ids"] = scatter(segments, rows, real, 0)
+    return batch
+
+
+def scatter(
+    values: Sequence[Sequence[int]], rows: np.ndarray, real: np.ndarray, fill: int
+) -> Tensor:
+    """Write the values of the rows into the true places of `real`, `fill` elsewhere: (B, T)."""
+    padded = np.full(real.shape, fill, dtype=np.int64)
+    padded[real] = np.fromiter(
+        (value for row in rows for value in values[row]), dtype=np.int64, count=int(real.sum())
+    )
+    return torch.from_numpy(padded)
+
+
+def batches(
+    sequences: Sequence[Sequence[int]],
+    pad_id: int,
+    *,
+    segments: Sequence[Sequence[int]] | None = None,
+    budget: int = TOKEN_BUDGET,
+) -> list[Batch]:
+    """All sequences as batches sorted by length; together their `rows` are 0 … N−1."""
+    lengths = [len(sequence) for sequence in sequences]
+    return [collate(sequences, rows, pad_id, segments) for rows in plan(lengths, budget)]
+
+
+def mask_of(batch: Batch) -> Tensor:
+    """The attention mask (B, T) as booleans, also where the batch has no padding."""
+    mask = batch.get("attention_mask")
+    return torch.ones_like(batch["input_ids"], dtype=torch.bool) if mask is None else mask.bool()
+
+
+def in_order(parts: list[Tensor], batches: list[Batch]) -> Tensor:
+    """Join the results of batches and put their rows back into the caller's order."""
+    rows = torch.cat([batch["rows"] for batch in batches])
+    return torch.cat(parts)[torch.argsort(rows)]

@@ -1,0 +1,146 @@
+"""Texts to token ids with the special tokens of the encoder, each text tokenised once.
+
+Knows how contexts, candidates and pairs are put together and cut; knows nothing of padding,
+batches or models.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from polyrank.errors import ModelError
+from polyrank.records import Context
+
+PROBE = "a"
+
+
+class Template(NamedTuple):
+    """What the encoder puts before, between and after its texts, with the segment ids of each."""
+
+    prefix: list[int]
+    middle: list[int]
+    suffix: list[int]
+    segments: tuple[int, int, int, int, int]  # prefix, first text, middle, second text, suffix
+
+
+class TextTokenizer:
+    """A tokeniser of `transformers` that never truncates or pads by itself.
+
+    Whatever truncation and padding the stored tokeniser has baked in are switched off.
+    """
+
+    def __init__(self, tokenizer: Any) -> None:
+        self.tokenizer = tokenizer
+        if tokenizer.is_fast:
+            tokenizer.backend_tokenizer.no_truncation()
+            tokenizer.backend_tokenizer.no_padding()
+        self.pad_id: int = tokenizer.pad_token_id if tokenizer.pad_token_id is not None else 0
+        self.separator: list[int] = next(
+            ([i] for i in (tokenizer.sep_token_id, tokenizer.eos_token_id) if i is not None), []
+        )
+        self.single, self.pair = self._probe()
+
+    def encode(self, texts: Sequence[str]) -> list[list[int]]:
+        """Token ids of each text without special tokens; a repeated text is tokenised once."""
+        unique = list(dict.fromkeys(texts))
+        if self.tokenizer.is_fast:
+            encodings = self.tokenizer.backend_tokenizer.encode_batch_fast(
+                unique, add_special_tokens=False
+            )
+            ids = [encoding.ids for encoding in encodings]
+        elif unique:
+            ids = self.tokenizer(unique, add_special_tokens=False, verbose=False)["input_ids"]
+        else:
+            ids = []
+        if len(unique) == len(texts):
+            return ids
+        known = dict(zip(unique, ids, strict=True))
+        return [known[text] for text in texts]
+
+    def encode_turns(self, contexts: Sequence[Context]) -> list[list[int]]:
+        """Token ids of each context, its turns joined by the separator, without special tokens."""
+        turns = [[c] if isinstance(c, str) else list(c) for c in contexts]
+        flat = self.encode([turn for context in turns for turn in context])
+        joined: list[list[int]] = []
+        position = 0
+        for context in turns:
+            ids: list[int] = []
+            for number, turn in enumerate(flat[position : position + len(context)]):
+                ids += (self.separator if number else []) + turn
+            joined.append(ids)
+            position += len(context)
+        return joined
+
+    def contexts(self, contexts: Sequence[Context], max_length: int) -> list[list[int]]:
+        """Contexts with special tokens, at most `max_length` tokens each, cut on the left."""
+        room = self._room(max_length)
+        return [self._wrap(newest(ids, room)) for ids in self.encode_turns(contexts)]
+
+    def candidates(self, texts: Sequence[str], max_length: int) -> list[list[int]]:
+        """Candidates with special tokens, at most `max_length` tokens each, cut on the right."""
+        room = self._room(max_length)
+        return [self._wrap(ids[:room]) for ids in self.encode(texts)]
+
+    def join(self, context: list[int], candidate: list[int]) -> tuple[list[int], list[int]]:
+        """A pair of bare token ids with special tokens, and its segment ids."""
+        template = self.pair
+        parts = (template.prefix, context, template.middle, candidate, template.suffix)
+        ids = [token for part in parts for token in part]
+        segments = [
+            segment
+            for part, segment in zip(parts, template.segments, strict=True)
+            for _ in range(len(part))
+        ]
+        return ids, segments
+
+    @property
+    def pair_overhead(self) -> int:
+        """The number of special tokens of a pair."""
+        return len(self.pair.prefix) + len(self.pair.middle) + len(self.pair.suffix)
+
+    def _room(self, max_length: int) -> int:
+        return max(max_length - len(self.single.prefix) - len(self.single.suffix), 0)
+
+    def _wrap(self, ids: list[int]) -> list[int]:
+        wrapped = self.single.prefix + ids + self.single.suffix
+        return wrapped or [self.pad_id]  # an encoder without special tokens still needs one
+
+    def _probe(self) -> tuple[Template, Template]:
+        """Find the special tokens by encoding a known text alone and as a pair."""
+        bare = list(self.tokenizer(PROBE, add_special_tokens=False)["input_ids"])
+        alone = list(self.tokenizer(PROBE)["input_ids"])
+        both = self.tokenizer(PROBE, PROBE)
+        joined = list(both["input_ids"])
+        kinds = list(both.get("token_type_ids", [0] * len(joined)))
+        start = find(bare, alone, 0)
+        first = find(bare, joined, 0)
+        second = find(bare, joined, first + len(bare))
+        if not bare or min(start, first, second) < 0:
+            raise ModelError(
+                f"The tokeniser {type(self.tokenizer).__name__} wraps texts in a way that cannot "
+                "be followed.",
+                "Use an encoder whose tokeniser only adds special tokens around its texts.",
+            )
+        size = len(bare)
+        single = Template(alone[:start], [], alone[start + size :], (0, 0, 0, 0, 0))
+        pair = Template(
+            joined[:first],
+            joined[first + size : second],
+            joined[second + size :],
+            (kinds[0], kinds[first], kinds[second - 1], kinds[second], kinds[-1]),
+        )
+        return single, pair
+
+
+def find(part: list[int], whole: list[int], start: int) -> int:
+    """The first position at or after `start` where `part` stands in `whole`, or −1."""
+    for position in range(start, len(whole) - len(part) + 1):
+        if whole[position : position + len(part)] == part:
+            return position
+    return -1
+
+
+def newest(ids: list[int], room: int) -> list[int]:
+    """The last `room` ids."""
+    return ids[max(len(ids) - room, 0) :]

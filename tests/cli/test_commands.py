@@ -1,0 +1,167 @@
+"""The commands against fakes of the layers below."""
+
+from __future__ import annotations
+
+import io
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+
+from polyrank.cli.main import commands, run
+from polyrank.records import Hit
+
+
+class LengthCross:
+    """Scores a pair by the length of the candidate."""
+
+    token_budget = 1
+
+    def score_pairs(self, pairs: Sequence[Any], *, progress: bool = False) -> torch.Tensor:
+        return torch.tensor([float(len(text)) for _, text in pairs])
+
+
+class FakeIndex:
+    opened: dict[str, Any]
+
+    def __init__(self) -> None:
+        self.model = LengthCross()
+
+    def __len__(self) -> int:
+        return 1234
+
+    @classmethod
+    def build(cls, model: Any, candidates: Path, path: Path, **options: Any) -> FakeIndex:
+        if options == {"copy_model": False}:
+            raise KeyboardInterrupt
+        return cls()
+
+    @classmethod
+    def open(cls, path: Path, model: Any = None, **options: Any) -> FakeIndex:
+        cls.opened = {"path": path, "model": model, **options}
+        return cls()
+
+    def search(self, contexts: list[Any], top_k: int = 10) -> list[list[Hit]]:
+        assert top_k <= 1234
+        return [[Hit("7", 0.5, "line\n" * 200), Hit("b", -1.0, "short")][:top_k] for _ in contexts]
+
+
+@pytest.fixture(autouse=True)
+def fakes(monkeypatch: pytest.MonkeyPatch) -> LengthCross:
+    model = LengthCross()
+    checkpoint = SimpleNamespace(load_model=lambda path, *, device, dtype: model)
+    monkeypatch.setitem(sys.modules, "polyrank.models.checkpoint", checkpoint)
+    monkeypatch.setitem(sys.modules, "polyrank.retrieval.index", SimpleNamespace(Index=FakeIndex))
+    return model
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> str:
+    path = tmp_path / "dev.jsonl"
+    lines = [{"id": f"e{i}", "context": f"c{i}", "response": "x" * (i + 1)} for i in range(30)]
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
+    return str(path)
+
+
+def answer(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, Any]:
+    assert run([*arguments, "--json"], commands()) == 0
+    return dict(json.loads(capsys.readouterr().out))
+
+
+def test_evaluate(
+    capsys: pytest.CaptureFixture[str], data: str, tmp_path: Path, fakes: LengthCross
+) -> None:
+    per_query = tmp_path / "made" / "per-query.jsonl"
+    arguments = ["evaluate", "m", "--data", data, "--num-candidates", "5", "--limit", "10"]
+    found = answer(capsys, *arguments, "--output", str(per_query), "--batch-tokens", "99")
+    assert (found["num_candidates"], found["num_examples"]) == (5, 10)
+    assert set(found) >= {"model", "data", "recall@1", "recall@2", "recall@5", "mrr", "per_query"}
+    assert "recall@10" not in found
+    assert fakes.token_budget == 99
+    rows = [json.loads(line) for line in per_query.read_text(encoding="utf-8").splitlines()]
+    assert [row["id"] for row in rows] == [f"e{i}" for i in range(10)]
+    mean = sum(row["reciprocal_rank"] for row in rows) / 10
+    assert mean == pytest.approx(found["mrr"])
+
+
+def test_evaluate_tells_people_how_many_candidates(
+    capsys: pytest.CaptureFixture[str], data: str
+) -> None:
+    assert run(["evaluate", "m", "--data", data, "--ks", "1,40"], commands()) == 0
+    out, err = capsys.readouterr()
+    assert "30 examples, C = 20 candidates each" in out
+    assert "R@1/20" in out
+    assert err == "Warning: recall@40 left out: an example has only 20 candidates.\n"
+
+
+def test_evaluate_warns_of_an_option_without_effect(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    data = tmp_path / "own.jsonl"
+    data.write_text('{"context": "c", "response": "a", "candidates": ["b", "a"]}\n', "utf-8")
+    arguments = ["evaluate", "m", "--data", str(data), "--num-candidates", "5", "--ks", "1"]
+    assert run(arguments, commands()) == 0
+    assert "--num-candidates has no effect" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--data", "missing.jsonl"], "missing.jsonl: There is no such file."),
+        (["--limit", "0"], "--limit must be at least 1, got 0"),
+        (["--ks", "0"], "--ks must be whole numbers from 1"),
+        (["--batch-tokens", "0"], "--batch-tokens must be at least 1"),
+        (["--dtype", "float16"], "--dtype is 'float16'"),
+        (["--num-candidates", "31"], "only 30 different responses"),
+    ],
+)
+def test_evaluate_refuses(
+    capsys: pytest.CaptureFixture[str], data: str, arguments: list[str], message: str
+) -> None:
+    assert run(["evaluate", "m", "--data", data, *arguments], commands()) == 2
+    assert message in capsys.readouterr().err
+
+
+def test_index(capsys: pytest.CaptureFixture[str]) -> None:
+    found = answer(capsys, "index", "m", "--candidates", "c.txt", "--output", "i")
+    assert (found["index"], found["num_candidates"]) == ("i", 1234)
+    arguments = ["index", "m", "--candidates", "c.txt", "--output", "i", "--no-copy-model"]
+    assert run(arguments, commands()) == 130
+    assert "run the same command again" in capsys.readouterr().err
+
+
+def test_search(capsys: pytest.CaptureFixture[str]) -> None:
+    found = answer(capsys, "search", "i", "one", "two, three", "-k", "1", "--device", "cpu")
+    assert [result["context"] for result in found["results"]] == ["one", "two, three"]
+    assert found["results"][0]["hits"] == [{"id": "7", "score": 0.5, "text": "line\n" * 200}]
+    opened = {"path": Path("i"), "model": None, "device": "cpu", "dtype": "auto"}
+    assert FakeIndex.opened == opened
+
+
+def test_search_for_a_dialogue_shows_short_texts(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["search", "i", "--turn", "hello, you", "--turn", "yes?"], commands()) == 0
+    out = capsys.readouterr().out
+    assert out.startswith("> hello, you\n> yes?\n   1.    0.5000  [7] line line")
+    assert max(map(len, out.splitlines())) < 330
+
+
+def test_search_reads_standard_input(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def standard_input(data: bytes) -> None:
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(data), "ascii"))
+
+    standard_input("größe\n\nb\n".encode())
+    found = answer(capsys, "search", "i", "a", "-")
+    assert [result["context"] for result in found["results"]] == ["a", "größe", "b"]
+    standard_input(b"\n")
+    assert run(["search", "i"], commands()) == 2
+    assert "There is no text to search for." in capsys.readouterr().err
+    standard_input(b"ok\n\xff\n")
+    assert run(["search", "i"], commands()) == 2
+    assert "standard input, line 2: The text is not UTF-8" in capsys.readouterr().err

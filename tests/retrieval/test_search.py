@@ -1,0 +1,141 @@
+import tempfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from hash_model import HashModel, brute_force, numbered
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from polyrank.errors import ModelError, UsageError
+from polyrank.retrieval import search as search_module
+from polyrank.retrieval.build import Layout
+from polyrank.retrieval.index import Index
+from polyrank.retrieval.search import even_groups, search_exact
+
+CONTEXTS = ["what is it", "another", ["two", "turns"]]
+
+
+def flat(hits):
+    return [[(hit.id, hit.text) for hit in row] for row in hits]
+
+
+def build(model, candidates, folder, **layout):
+    return Index.build(model, candidates, Path(folder) / "index", layout=Layout(**layout))
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    num_vectors=st.sampled_from([1, 4]),
+    texts=st.lists(st.integers(0, 30), min_size=1, max_size=150),
+    top_k=st.integers(1, 150),
+    block_rows=st.integers(1, 40),
+    blocks_a_shard=st.integers(1, 5),
+    scored_rows=st.integers(1, 100),
+    seed=st.randoms(use_true_random=False),
+)
+def test_search_equals_brute_force(
+    num_vectors, texts, top_k, block_rows, blocks_a_shard, scored_rows, seed
+):
+    # few texts under many ids: most scores tie
+    model = HashModel(num_vectors)
+    candidates = [(f"c{i}", f"text {text}") for i, text in enumerate(texts)]
+    seed.shuffle(candidates)
+    top_k = min(top_k, len(candidates))
+    with tempfile.TemporaryDirectory() as folder:
+        index = build(
+            model,
+            candidates,
+            folder,
+            block_rows=block_rows,
+            shard_rows=block_rows * blocks_a_shard,
+        )
+        encoded = model.encode_contexts(CONTEXTS)
+        found = search_exact(model.score, encoded, index.cache, top_k, block_rows=scored_rows)
+        padded = [*candidates, *((f"~{i}", "") for i in range(-len(candidates) % 64))]
+        expected = [
+            [hit for hit in row if not hit[0].startswith("~")][:top_k]
+            for row in brute_force(model, padded, CONTEXTS, len(padded))
+        ]
+        assert [[each.id for each in row] for row in found] == [
+            [hit[0] for hit in row] for row in expected
+        ]
+        np.testing.assert_allclose(
+            [[each.score for each in row] for row in found],
+            [[hit[2] for hit in row] for row in expected],
+            rtol=1e-5,
+            atol=1e-6,
+        )
+
+
+@pytest.mark.parametrize("num_vectors", [1, 4])
+def test_order_of_candidates_and_batch_of_contexts_change_nothing(tmp_path, num_vectors):
+    model = HashModel(num_vectors)
+    candidates = numbered(300)
+    forward = build(model, candidates, tmp_path / "a", block_rows=64, shard_rows=128)
+    backward = build(model, candidates[::-1], tmp_path / "b", block_rows=50, shard_rows=50)
+    together = forward.search(CONTEXTS, 20, exact=True)
+    assert flat(together) == flat(backward.search(CONTEXTS, 20))
+    for context, hits in zip(CONTEXTS, together, strict=True):
+        alone = forward.search([context], 20)[0]
+        assert flat([alone]) == flat([hits])
+        np.testing.assert_allclose([h.score for h in alone], [h.score for h in hits], rtol=1e-5)
+
+
+def test_ties_go_to_the_larger_id_across_blocks_and_at_the_last_place(tmp_path):
+    model = HashModel()
+    candidates = [(str(i), "the same") for i in range(150)]
+    index = build(model, candidates, tmp_path, block_rows=16, shard_rows=32)
+    encoded = model.encode_contexts(["x"])
+    expected = sorted((identifier for identifier, _ in candidates), reverse=True)
+    for top_k in (1, 7, 149, 150):
+        for block_rows in (1, 13, 64, 4096):
+            found = search_exact(model.score, encoded, index.cache, top_k, block_rows=block_rows)
+            assert [each.id for each in found[0]] == expected[:top_k]
+
+
+@pytest.mark.parametrize("num_vectors", [1, 64])
+def test_equal_candidates_score_equally_wherever_they_lie(tmp_path, num_vectors):
+    # an odd last row of a matrix product is added up in another order
+    model = HashModel(num_vectors, dimension=384)
+    candidates = numbered(1037)
+    same = [0, 1, 500, 511, 512, 1023, 1035, 1036]
+    for place in same:
+        candidates[place] = (f"same{place}", "the same")
+    index = build(model, candidates, tmp_path, block_rows=128, shard_rows=512)
+    hits = index.search(["a", "b", "c"], 1037)
+    for row in hits:
+        assert len({hit.score for hit in row if hit.id.startswith("same")}) == 1
+
+
+@pytest.mark.parametrize("top_k", [0, -1, 4])
+def test_top_k_outside_the_index_is_refused(tmp_path, top_k):
+    index = build(HashModel(), numbered(3), tmp_path)
+    with pytest.raises(UsageError, match=f"the index, 3, got {top_k}"):
+        index.search(["x"], top_k)
+
+
+def test_no_contexts_no_hits_and_a_bare_text_is_refused(tmp_path):
+    index = build(HashModel(), numbered(3), tmp_path)
+    assert index.search([], 2) == []
+    with pytest.raises(UsageError, match="must be a list"):
+        index.search("text", 2)
+
+
+def test_scores_that_are_not_numbers_are_an_error(tmp_path):
+    model = HashModel()
+    index = build(model, numbered(3), tmp_path)
+    model.encode_contexts = lambda contexts: torch.full((len(contexts), 1, 8), torch.nan)
+    with pytest.raises(ModelError, match="not numbers"):
+        index.search(["x"], 2)
+
+
+@pytest.mark.parametrize(("count", "num_vectors"), [(0, 1), (1, 1), (65, 1), (200, 1), (3, 360)])
+def test_groups_of_contexts_are_even_and_complete(count, num_vectors):
+    contexts = torch.arange(float(count)).reshape(-1, 1, 1).expand(-1, num_vectors, 2)
+    groups = list(even_groups(contexts))
+    sizes = [len(group) for group in groups]
+    assert sum(sizes) == count
+    assert max(sizes, default=0) - min(sizes, default=0) <= 1
+    assert max(sizes, default=0) <= max(1, search_module.VECTORS_AT_ONCE // num_vectors)
