@@ -9,7 +9,7 @@ READY := $(VENV)/.ready
 setup: $(READY)
 
 $(READY): pyproject.toml constraints.txt scripts/setup.sh
-	PYTHON="$(PYTHON)" sh scripts/setup.sh "$(VENV)"
+	PYTHON="$(PYTHON)" TORCH_INDEX="$(TORCH_INDEX)" sh scripts/setup.sh "$(VENV)"
 	@touch $(READY)
 
 demo: $(READY)

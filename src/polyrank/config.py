@@ -9,7 +9,6 @@ import dataclasses
 import types
 import typing
 from collections.abc import Mapping
-from functools import cache
 from pathlib import Path
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin
 
@@ -24,7 +23,7 @@ def from_mapping(cls: type[T], values: Mapping[str, Any], *, where: str) -> T:
     Raises UsageError for an unknown name (naming the nearest), a missing required one, or a value
     of another type.
     """
-    hints = field_types(cls)  # type: ignore[arg-type]
+    hints = field_types(cls)
     for name in values:
         if name not in hints:
             raise UsageError(
@@ -81,8 +80,7 @@ def load_yaml(path: Path) -> dict[str, Any]:
     return {str(name).replace("-", "_"): value for name, value in loaded.items()}
 
 
-@cache
-def field_types(cls: type) -> dict[str, Any]:
+def field_types(cls: Any) -> dict[str, Any]:
     """The resolved type of every field of a dataclass."""
     hints = typing.get_type_hints(cls)
     return {field.name: hints[field.name] for field in dataclasses.fields(cls)}

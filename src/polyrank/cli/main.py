@@ -19,9 +19,11 @@ import typer
 
 from polyrank._version import __version__
 from polyrank.cli.command import Call, Command, InterruptError, add_command
+from polyrank.cli.demo import demo
 from polyrank.cli.evaluate import evaluate
 from polyrank.cli.index import index
 from polyrank.cli.search import search
+from polyrank.cli.train import train
 from polyrank.errors import InputError, PolyrankError, UsageError, nearest
 
 INTERRUPTED = 130
@@ -38,7 +40,7 @@ QUIET = {
 
 def commands() -> tuple[Command[Any], ...]:
     """Every command, in the order of --help."""
-    return evaluate, index, search
+    return demo, train, evaluate, index, search
 
 
 def main() -> None:

@@ -8,13 +8,17 @@ Letters: B texts, T tokens, h width of the encoder.
 
 from __future__ import annotations
 
+import contextlib
 import inspect
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors import SafetensorError
 from torch import Tensor, nn
 from transformers import AutoConfig, AutoModel, AutoTokenizer
+from transformers.utils import logging
 
 from polyrank.errors import ModelError
 from polyrank.tokens.batching import Batch
@@ -69,21 +73,30 @@ def load_encoder(source: str | Path) -> nn.Module:
     try:
         config = AutoConfig.from_pretrained(source, trust_remote_code=False)
         model_class: Any = AutoModel._model_mapping[type(config)]
-        encoder, report = AutoModel.from_pretrained(
-            source,
-            config=config,
-            dtype=torch.float32,
-            use_safetensors=True,
-            output_loading_info=True,
-            **without_pooling(model_class),
-        )
-    except (OSError, ValueError, KeyError, RuntimeError) as error:
+        with quiet():
+            encoder, report = AutoModel.from_pretrained(
+                source,
+                config=config,
+                dtype=torch.float32,
+                use_safetensors=True,
+                output_loading_info=True,
+                ignore_mismatched_sizes=True,  # refused below, by name
+                **without_pooling(model_class),
+            )
+    except (OSError, ValueError, KeyError, RuntimeError, SafetensorError) as error:
         reason = str(error).strip().split("\n")[0].rstrip(".") or type(error).__name__
         raise ModelError(
             f"No encoder could be loaded from {source!r}: {reason}.",
             "Give the folder of an encoder with config.json, tokenizer and model.safetensors, or "
             "a hub id that can be reached.",
         ) from error
+    misshapen = sorted(key[0] for key in report["mismatched_keys"])
+    if misshapen:
+        raise ModelError(
+            f"The weights at {source!r} have {len(misshapen)} tensors of other shapes than its "
+            f"config.json says: {shorten(misshapen)}.",
+            "The folder mixes files of two models; fetch it again.",
+        )
     missing = sorted(key for key in report["missing_keys"] if not key.startswith("pooler."))
     if missing:
         raise ModelError(
@@ -114,13 +127,33 @@ def build_encoder(folder: Path) -> nn.Module:
 def load_tokenizer(source: str | Path) -> Any:
     """The tokeniser of a folder or hub id; raises ModelError if there is none."""
     try:
-        return AutoTokenizer.from_pretrained(str(source), trust_remote_code=False)
+        tokenizer = AutoTokenizer.from_pretrained(str(source), trust_remote_code=False)
     except (OSError, ValueError, KeyError, TypeError) as error:
         reason = str(error).strip().split("\n")[0].rstrip(".")
         raise ModelError(
             f"No tokeniser could be loaded from {str(source)!r}: {reason}.",
             "Put the files of the tokeniser (tokenizer.json) beside config.json.",
         ) from error
+    if len(tokenizer) <= len(set(tokenizer.all_special_ids)):  # made up for want of a file
+        raise ModelError(
+            f"The tokeniser at {str(source)!r} has no vocabulary.",
+            "Put the files of the tokeniser (tokenizer.json) beside config.json.",
+        )
+    return tokenizer
+
+
+@contextlib.contextmanager
+def quiet() -> Iterator[None]:
+    """Without the bars and the report of weights that an encoder leaves out on purpose."""
+    verbosity, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        logging.set_verbosity(verbosity)
+        if bars:
+            logging.enable_progress_bar()
 
 
 def without_pooling(model_class: Any) -> dict[str, bool]:

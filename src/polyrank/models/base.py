@@ -18,7 +18,7 @@ from polyrank.config import to_mapping
 from polyrank.errors import UsageError
 from polyrank.models.backbone import Backbone
 from polyrank.models.folder import Description, write_folder
-from polyrank.models.inference import inference_copy
+from polyrank.models.inference import inference_copy, optimizer_steps
 from polyrank.models.loading import load
 from polyrank.progress import bar
 from polyrank.records import Hit
@@ -80,7 +80,7 @@ class Model(nn.Module):
             digest = hashlib.sha256(json.dumps(self.identity(), sort_keys=True).encode())
             for name, tensor in sorted(self.state_dict().items()):
                 digest.update(f"{name}{tuple(tensor.shape)}".encode())
-                digest.update(tensor.detach().cpu().contiguous().view(torch.uint8).numpy().data)
+                digest.update(tensor.detach().cpu().reshape(-1).view(torch.uint8).numpy().data)
             self._fingerprint = (state, digest.hexdigest())
         return self._fingerprint[1]
 
@@ -90,7 +90,10 @@ class Model(nn.Module):
 
     def weights_state(self) -> int:
         """A number that changes whenever a parameter is written."""
-        return hash(tuple((id(p), p.data_ptr(), p._version) for p in self.parameters()))
+        versions = tuple(
+            (id(p), p.data_ptr(), 0 if p.is_inference() else p._version) for p in self.parameters()
+        )
+        return hash((optimizer_steps(), versions))
 
     def for_inference(self, name: str, *, dtype: torch.dtype | None = None) -> nn.Module:
         """The copy of the submodule `name` that inference runs on."""

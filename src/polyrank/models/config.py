@@ -68,8 +68,13 @@ class PolyEncoderConfig(TwoTowerConfig):
     code_scale: float = 1.0
     """Spread of the initial codes: the standard deviation of a code's first attention logits."""
 
+    code_recency: float = 0.1
+    """How much a token's logit falls with every token after it: learnt, from 0 for the first code
+    to this for the last, so that codes look back to different depths. 0 is the paper's codes."""
+
     def __post_init__(self) -> None:
         super().__post_init__()
+        require(self.code_recency >= 0, "code_recency", "0 or more", self.code_recency)
         require(self.num_codes > 0, "num_codes", "at least 1", self.num_codes)
         require(self.code_scale > 0, "code_scale", "positive", self.code_scale)
 
@@ -82,6 +87,8 @@ class CrossEncoderConfig:
 
     task: Task = "rank"
     """A score for ranking, n-way classification, or regression."""
+    head: Literal["linear", "pooler"] = "linear"
+    """From the vector to the score: one layer; or dense, tanh, out, as published rerankers."""
     num_labels: int = 3
     """Classes of the classification."""
     reduction: Literal["first", "mean"] = "first"

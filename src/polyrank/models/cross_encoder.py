@@ -14,7 +14,7 @@ from polyrank.errors import UsageError
 from polyrank.models.backbone import Backbone
 from polyrank.models.base import Model, hits, refuse_bare_text
 from polyrank.models.config import CrossEncoderConfig
-from polyrank.models.heads import DenseHead, ScoreHead
+from polyrank.models.heads import DenseHead, PoolerHead, ScoreHead
 from polyrank.models.pooling import reduce
 from polyrank.records import Context, Hit
 from polyrank.tokens.batching import Batch, in_order, mask_of
@@ -39,7 +39,8 @@ class CrossEncoder(Model):
         self.tower = backbone
         self.head: nn.Module
         if config.task == "rank":
-            self.head = ScoreHead(backbone.width, config.head_dropout)
+            kind = PoolerHead if config.head == "pooler" else ScoreHead
+            self.head = kind(backbone.width, config.head_dropout)
         else:
             outputs = config.num_labels if config.task == "classify" else 1
             self.head = DenseHead(backbone.width, outputs, config.head_dropout)
@@ -78,7 +79,6 @@ class CrossEncoder(Model):
             ]
         return in_order(scores, pairs)
 
-    @torch.inference_mode()
     def score_pairs(
         self, pairs: Sequence[tuple[Context, str]], *, progress: bool = False
     ) -> Tensor:
@@ -90,10 +90,11 @@ class CrossEncoder(Model):
         classes = (self.config.num_labels,) if self.config.task == "classify" else ()
         scores = torch.zeros(len(ids), *classes)
         described = "Scoring pairs" if progress else None
-        for rows, outputs, batch in self.run(tower, ids, segments, description=described):
-            vectors = reduce(outputs.float(), mask_of(batch), self.config.reduction)
-            result = head(vectors)
-            scores[rows.cpu()] = (result if classes else result[:, 0]).cpu()
+        with torch.inference_mode():
+            for rows, outputs, batch in self.run(tower, ids, segments, description=described):
+                vectors = reduce(outputs.float(), mask_of(batch), self.config.reduction)
+                result = head(vectors)
+                scores[rows.cpu()] = (result if classes else result[:, 0]).cpu()
         return scores
 
     def score(self, context: Context, candidates: Sequence[str]) -> Tensor:
@@ -105,7 +106,8 @@ class CrossEncoder(Model):
     ) -> list[Hit]:
         """The candidates by score, the best first; a hit's id is its place in `candidates`.
 
-        Raises UsageError for no candidates, a `top_k` out of range, or a model with classes.
+        Equal texts are scored once. Raises UsageError for no candidates, a `top_k` out of range,
+        or a model with classes.
         """
         if self.config.task == "classify":
             raise UsageError(
@@ -113,4 +115,6 @@ class CrossEncoder(Model):
                 "Use score_pairs, or train one with task='rank'.",
             )
         refuse_bare_text(candidates, "candidates")
-        return hits(self.score(context, candidates), candidates, top_k)
+        places = {text: place for place, text in enumerate(dict.fromkeys(candidates))}
+        scores = self.score(context, list(places))
+        return hits(scores[[places[text] for text in candidates]], candidates, top_k)

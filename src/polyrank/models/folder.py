@@ -19,7 +19,8 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from polyrank._version import __version__
-from polyrank.errors import ModelError, nearest
+from polyrank.config import from_mapping
+from polyrank.errors import ModelError, UsageError, nearest
 from polyrank.models.backbone import BACKBONE_FOLDER, shorten
 from polyrank.models.config import CONFIGS
 from polyrank.storage import replaced_folder
@@ -90,11 +91,15 @@ def read_description(path: Path) -> Description | None:
             "Install the version of polyrank that wrote it, "
             f"{described.get('polyrank_version', 'a newer one')}.",
         )
-    if architecture not in CONFIGS:
+    if not isinstance(architecture, str) or architecture not in CONFIGS:
         raise ModelError(
             f"{file} names the unknown architecture {architecture!r}.",
             nearest(str(architecture), CONFIGS),
         )
+    try:
+        from_mapping(CONFIGS[architecture], settings, where=str(file))
+    except UsageError as error:
+        raise ModelError(error.problem, error.remedy) from error
     return Description(architecture, settings)
 
 

@@ -24,6 +24,24 @@ class ScoreHead(nn.Module):
         return scores
 
 
+class PoolerHead(nn.Module):
+    """Dense, tanh, dropout, out: BERT's pooler and classifier, as published rerankers have it."""
+
+    def __init__(self, width: int, dropout: float) -> None:
+        super().__init__()
+        self.dense = nn.Linear(width, width)
+        self.dropout = nn.Dropout(dropout)
+        self.out = nn.Linear(width, 1)
+        for layer in (self.dense, self.out):
+            nn.init.normal_(layer.weight, std=0.02)
+            nn.init.zeros_(layer.bias)
+
+    def forward(self, vectors: Tensor) -> Tensor:
+        """(B, h) → (B, 1)."""
+        scores: Tensor = self.out(self.dropout(self.dense(vectors).tanh()))
+        return scores
+
+
 class DenseHead(nn.Module):
     """Dropout, dense, GELU, dropout, out: for classes and for regression."""
 

@@ -10,11 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors.torch import load_file
-from torch import Tensor
 
 from polyrank.config import from_mapping
-from polyrank.errors import ModelError, UsageError
+from polyrank.errors import UsageError
 from polyrank.models.backbone import (
     BACKBONE_FOLDER,
     Backbone,
@@ -32,7 +30,15 @@ from polyrank.models.folder import (
 from polyrank.models.sentence_transformers import Taken, read_folder
 from polyrank.tokens.tokenizer import TextTokenizer
 
-SHAPING = ("num_codes", "context_vectors", "projection", "shared_towers", "task", "num_labels")
+SHAPING = (
+    "num_codes",
+    "context_vectors",
+    "projection",
+    "shared_towers",
+    "task",
+    "head",
+    "num_labels",
+)
 """Settings that a saved model's weights were made for."""
 LENGTHS = ("max_context_length", "max_candidate_length")
 
@@ -92,21 +98,22 @@ def derive(
     described = Description(model_class.architecture, kept)
     model = empty_model(model_class, folder, described, settings)
     weights = read_weights(folder)
-    own = model.state_dict()
-    for name in own:
-        tower, _, rest = name.partition(".")
-        origins = (name, f"context_tower.{rest}", f"tower.{rest}")
-        if tower.endswith("tower"):
-            found = next((origin for origin in origins if origin in weights), None)
-            if found is None:
-                raise ModelError(
-                    f"The weights in {folder} lack {name}.",
-                    "The folder is damaged; save or fetch it again.",
-                )
-            own[name] = weights[found]
-        elif name.endswith("_projection.weight") and name in weights:
-            own[name] = weights[name]
-    model.load_state_dict(own)
+    taken = model.state_dict()
+    for name in list(taken):
+        part, _, rest = name.partition(".")
+        origins = [name, f"context_tower.{rest}", f"tower.{rest}"]
+        if part.endswith("_projection"):
+            origins = [name, f"context_projection.{rest}"]
+            if model.config.projection != kept.get("projection"):
+                continue
+        elif not part.endswith("tower"):
+            continue
+        found = next((origin for origin in origins if origin in weights), None)
+        if found is None:
+            del taken[name]  # is named as missing
+        else:
+            taken[name] = weights[found]
+    fit_weights(model, taken, folder)
     model.initialise()
     return model
 
@@ -168,11 +175,12 @@ def take_projection(model: Any, taken: Taken | None) -> None:
     """Put the weights of a sentence-transformers dense layer into the model's projections."""
     if taken is None or taken.projection is None:
         return
-    weights: dict[str, Tensor] = load_file(taken.projection / "model.safetensors")
-    for projection in (
-        getattr(model, "context_projection", None),
-        getattr(model, "candidate_projection", None),
-    ):
+    names = ("context_projection", "candidate_projection")
+    projections = [getattr(model, name, None) for name in names]
+    if projections[0] is None or model.config.projection != taken.settings["projection"]:
+        return
+    weights = read_weights(taken.projection)
+    for projection in projections:
         if projection is not None:
-            with torch.no_grad():
-                projection.weight.copy_(weights["linear.weight"])
+            weight = {"weight": weights["linear.weight"]} if "linear.weight" in weights else {}
+            fit_weights(projection, weight, taken.projection)

@@ -31,8 +31,12 @@ class PolyEncoder(TwoTower):
         super().__init__(backbone, tokenizer)
         self.attention = config.attention
         self.codes: nn.Parameter | None = None
+        self.recency: nn.Parameter | None = None
         if config.context_vectors == "learnt":
             self.codes = nn.Parameter(torch.empty(config.num_codes, backbone.width))
+            if config.code_recency > 0:
+                slopes = torch.linspace(0, config.code_recency, config.num_codes)
+                self.recency = nn.Parameter(slopes)
             self.reset_codes(1.0)
 
     def reset_codes(self, output_norm: float) -> None:
@@ -63,4 +67,5 @@ class PolyEncoder(TwoTower):
         """Attention of the codes, or the chosen outputs: (B, T, h) → (B, m, h)."""
         if self.codes is None:
             return select(outputs, mask, self.config.context_vectors, self.config.num_codes)
-        return attend(self.codes, outputs, mask, temperature(self.attention, outputs.shape[-1]))
+        scale = temperature(self.attention, outputs.shape[-1])
+        return attend(self.codes, outputs, mask, scale, self.recency)

@@ -49,11 +49,18 @@ def select(outputs: Tensor, mask: Tensor, kind: ContextVectors, num_vectors: int
     return outputs.gather(1, index) * there[:, :, None].to(outputs.dtype)
 
 
-def attend(codes: Tensor, outputs: Tensor, mask: Tensor, scale: float) -> Tensor:
+def attend(
+    codes: Tensor, outputs: Tensor, mask: Tensor, scale: float, recency: Tensor | None = None
+) -> Tensor:
     """Context vectors by attention of the codes over the outputs.
 
-    (m, h), (B, T, h), (B, T) → (B, m, h); the logits are multiplied by `scale`.
+    (m, h), (B, T, h), (B, T) → (B, m, h); the logits are multiplied by `scale`. With `recency`
+    (m,), a token's logit falls by the code's recency for every token that comes after it.
     """
     logits = torch.einsum("mh,bth->bmt", codes, outputs) * scale
+    if recency is not None:
+        places = torch.arange(outputs.shape[1], device=outputs.device)
+        after = (mask.sum(dim=1, keepdim=True) - 1 - places).clamp(min=0)  # (B, T)
+        logits = logits - recency[None, :, None] * after[:, None, :]
     weights = logits.masked_fill(~mask[:, None, :], -torch.inf).softmax(dim=-1)
     return weights.to(outputs.dtype) @ outputs

@@ -21,6 +21,8 @@ LEGACY_REDUCTIONS = {
     "pooling_mode_weightedmean_tokens": "weightedmean",
     "pooling_mode_lasttoken": "lasttoken",
 }
+COSINE = {"similarity": "cosine"}
+DOT = {"similarity": "dot", "temperature": 1.0}
 
 
 class Taken(NamedTuple):
@@ -39,8 +41,8 @@ def read_folder(folder: Path) -> Taken | None:
     if not (folder / "modules.json").is_file():
         return None
     encoder, projection = folder, None
-    settings: dict[str, Any] = {"similarity": "dot"}
-    for module in read_json(folder / "modules.json"):
+    settings: dict[str, Any] = {}
+    for module in read_modules(folder / "modules.json"):
         kind = str(module["type"]).rsplit(".", 1)[-1]
         place = folder / str(module["path"])
         if kind == "Transformer":
@@ -48,7 +50,7 @@ def read_folder(folder: Path) -> Taken | None:
         elif kind == "Pooling":
             settings["reduction"] = read_pooling(place / "config.json")
         elif kind == "Normalize":
-            settings["similarity"] = "cosine"
+            settings |= COSINE
         elif kind == "Dense":
             projection = place
             settings["projection"] = read_dense(place / "config.json")
@@ -58,6 +60,7 @@ def read_folder(folder: Path) -> Taken | None:
                 "cannot take over.",
                 f"Give the folder of its encoder alone, {encoder}.",
             )
+    settings = read_similarity(folder / "config_sentence_transformers.json") | settings
     length = read_length(encoder)
     if length is not None:
         settings |= {"max_context_length": length, "max_candidate_length": length}
@@ -72,6 +75,25 @@ def read_json(path: Path) -> Any:
         raise ModelError(
             f"{path} cannot be read: {error}.", "The folder is incomplete; fetch it again."
         ) from error
+
+
+def read_modules(path: Path) -> list[dict[str, Any]]:
+    """The modules of the folder, in their order."""
+    modules = read_json(path)
+    if isinstance(modules, list) and all(
+        isinstance(module, dict) and {"type", "path"} <= module.keys() for module in modules
+    ):
+        return modules
+    raise ModelError(
+        f"{path} is not a list of modules with a type and a path.",
+        "The folder is damaged; fetch it again.",
+    )
+
+
+def read_similarity(path: Path) -> dict[str, Any]:
+    """How unnormalised vectors are compared: by cosine, unless the folder says otherwise."""
+    name = read_json(path).get("similarity_fn_name") if path.is_file() else None
+    return DOT if name in ("dot", "dot_score") else COSINE
 
 
 def read_pooling(path: Path) -> str:

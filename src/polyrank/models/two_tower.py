@@ -99,7 +99,6 @@ class TwoTower(Model):
                 ),
             )
 
-    @torch.inference_mode()
     def encode_contexts(self, contexts: Sequence[Context], *, progress: bool = False) -> Tensor:
         """The vectors of each context: (B, m, d), float32, on the CPU.
 
@@ -111,11 +110,11 @@ class TwoTower(Model):
         encoded = torch.zeros(len(sequences), self.num_vectors, self.dimension)
         described = "Encoding contexts" if progress else None
         tower = self.for_inference("context_tower")
-        for rows, outputs, batch in self.run(tower, sequences, description=described):
-            encoded[rows.cpu()] = self.finish_contexts(outputs.float(), batch).cpu()
+        with torch.inference_mode():
+            for rows, outputs, batch in self.run(tower, sequences, description=described):
+                encoded[rows.cpu()] = self.finish_contexts(outputs.float(), batch).cpu()
         return encoded
 
-    @torch.inference_mode()
     def encode_candidates(self, texts: Sequence[str], *, progress: bool = False) -> Tensor:
         """The vector of each candidate: (N, d), float32, on the CPU."""
         refuse_bare_text(texts, "candidates")
@@ -123,10 +122,10 @@ class TwoTower(Model):
         encoded = torch.zeros(len(sequences), self.dimension)
         described = "Encoding candidates" if progress else None
         name = "context_tower" if self.candidate_tower is None else "candidate_tower"
-        for rows, outputs, batch in self.run(
-            self.for_inference(name), sequences, description=described
-        ):
-            encoded[rows.cpu()] = self.finish_candidates(outputs.float(), batch).cpu()
+        tower = self.for_inference(name)
+        with torch.inference_mode():
+            for rows, outputs, batch in self.run(tower, sequences, description=described):
+                encoded[rows.cpu()] = self.finish_candidates(outputs.float(), batch).cpu()
         return encoded
 
     def score(self, contexts: Tensor, candidates: Tensor) -> Tensor:
@@ -142,7 +141,10 @@ class TwoTower(Model):
     ) -> list[Hit]:
         """The candidates by score, the best first; a hit's id is its place in `candidates`.
 
-        Raises UsageError for no candidates or a `top_k` that is not between 1 and their number.
+        Equal texts are scored once, since the last bit of a product depends on the row. Raises
+        UsageError for no candidates or a `top_k` that is not between 1 and their number.
         """
-        scores = self.score(self.encode_contexts([context]), self.encode_candidates(candidates))
-        return hits(scores[0], candidates, top_k)
+        refuse_bare_text(candidates, "candidates")
+        places = {text: place for place, text in enumerate(dict.fromkeys(candidates))}
+        scores = self.score(self.encode_contexts([context]), self.encode_candidates(list(places)))
+        return hits(scores[0, [places[text] for text in candidates]], candidates, top_k)

@@ -29,6 +29,7 @@ from polyrank.runtime import set_seed
 from polyrank.storage import storage_errors, write_text
 from polyrank.training.collators import CrossCollator, NumberedExamples, TwoTowerCollator
 from polyrank.training.config import TrainingConfig
+from polyrank.training.objective import Objective
 from polyrank.training.trainer import RankingTrainer
 
 Say = Callable[[str], None]
@@ -78,7 +79,8 @@ def train(
     check(model, examples)
     steps = count_steps(len(examples), config)
     work = work_folder(output)
-    checkpoint = open_work(work, identity(model, examples, dev, config), restart)
+    identified = identity(model, examples, dev, config)
+    checkpoint = open_work(work, identified, restart)
     if checkpoint is not None:
         say(f"Going on after step {checkpoint.name.rpartition('-')[2]} of {steps}.")
     prepare(model, config)
@@ -91,13 +93,29 @@ def train(
             f"Writing a checkpoint to {work} failed: {error}.",
             "Free some space and run the same command again; it goes on from the last checkpoint.",
         ) from error
-    trainer.accelerator.unwrap_model(model, keep_fp32_wrapper=False)
     model.eval()
     result = summarise(trainer, config)
-    record = {"training": to_mapping(config), **vars(result), "num_examples": len(examples)}
+    record = {**vars(result), "num_examples": len(examples), "identity": identified}
     model.save_pretrained(output, extra={RECORD: json.dumps(record, indent=2) + "\n"})
     shutil.rmtree(work, ignore_errors=True)
     return result
+
+
+def finished(
+    model: Model,
+    examples: Sequence[Example],
+    output: str | Path,
+    config: TrainingConfig,
+    *,
+    dev: Sequence[Example] = (),
+) -> bool:
+    """Whether `output` holds what `train` with these arguments would make."""
+    try:
+        record = json.loads((Path(output) / RECORD).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return False
+    same: bool = record.get("identity") == identity(model, examples, dev, config)
+    return same
 
 
 def check(model: Model, examples: Sequence[Example]) -> None:
@@ -225,10 +243,11 @@ def make_trainer(
         assert isinstance(model, TwoTower)
         collator = TwoTowerCollator(model, config.train_batch_tokens)
     return RankingTrainer(
-        model=model,
+        model=Objective(model),
         args=arguments,
         data_collator=collator,
         train_dataset=NumberedExamples(examples),
+        eval_dataset=NumberedExamples(dev) if dev else None,
         new_learning_rate=config.new_learning_rate,
         evaluate_model=lambda current: figures_of(current, dev),
         say=say,

@@ -17,15 +17,13 @@ from transformers import PrinterCallback, Trainer, TrainerCallback
 
 from polyrank.errors import TrainingError
 from polyrank.models.base import Model
-from polyrank.models.two_tower import TwoTower
-from polyrank.training.losses import in_batch_softmax, listwise_softmax
 
 Evaluate = Callable[[Model], dict[str, float]]
 Say = Callable[[str], None]
 
 
 class RankingTrainer(Trainer):
-    """Trains any of the three architectures; evaluation is a function of the model.
+    """Trains the model of an `Objective`; evaluation is a function of the model.
 
     `seconds` is the wall time of the steps so far, also those before a resumption.
     """
@@ -45,6 +43,13 @@ class RankingTrainer(Trainer):
         self.add_callback(Teller(say, self.clock))
 
     @property
+    def trained(self) -> Model:
+        """The model inside the objective."""
+        objective: Any = self.model
+        model: Model = objective.model
+        return model
+
+    @property
     def seconds(self) -> float:
         """Wall time of all steps, without evaluation and checkpoints."""
         return self.clock.seconds
@@ -56,15 +61,8 @@ class RankingTrainer(Trainer):
         return_outputs: bool = False,
         num_items_in_batch: Any = None,
     ) -> Any:
-        """The loss of one step; float32 from the vectors on. Raises TrainingError if not finite."""
-        base: Any = self.accelerator.unwrap_model(model)
-        if isinstance(base, TwoTower):
-            contexts, candidates = model(inputs["contexts"], inputs["candidates"])
-            columns = candidates[inputs["identities"]]
-            loss = in_batch_softmax(base.score(contexts, columns), inputs["identities"])
-        else:
-            scores: Tensor = model(inputs["pairs"])
-            loss = listwise_softmax(scores.view(-1, inputs["num_candidates"]))
+        """The loss of one step. Raises TrainingError if it is not finite."""
+        loss: Tensor = model(**inputs)
         if not torch.isfinite(loss):
             raise TrainingError(
                 f"The loss is {float(loss)} after step {self.state.global_step}.",
@@ -75,9 +73,11 @@ class RankingTrainer(Trainer):
     def create_optimizer(self, model: nn.Module | None = None) -> torch.optim.Optimizer:
         """AdamW; weight decay on matrices alone, a learning rate of its own for what is new."""
         if self.optimizer is None:
-            trained: Any = self.model
             groups = parameter_groups(
-                trained, self.args.learning_rate, self.new_learning_rate, self.args.weight_decay
+                self.trained,
+                self.args.learning_rate,
+                self.new_learning_rate,
+                self.args.weight_decay,
             )
             self.optimizer = torch.optim.AdamW(groups, fused=self.args.device.type != "mps")
         optimizer: torch.optim.Optimizer = self.optimizer
@@ -85,7 +85,7 @@ class RankingTrainer(Trainer):
 
     def evaluate(self, *arguments: Any, **options: Any) -> dict[str, float]:
         """Evaluate the dev examples; the figures are logged as `eval_…`."""
-        model: Any = self.accelerator.unwrap_model(self.model)
+        model = self.trained
         was_training = model.training
         model.eval()
         figures = {f"eval_{name}": value for name, value in self.evaluate_model(model).items()}
@@ -100,8 +100,8 @@ class RankingTrainer(Trainer):
         """Write the weights of a checkpoint, and no pickled settings beside them."""
         folder = Path(output_dir or self.args.output_dir)
         folder.mkdir(parents=True, exist_ok=True)
-        trained: Any = self.accelerator.unwrap_model(self.model)
-        weights = trained.state_dict() if state_dict is None else state_dict
+        objective: Any = self.model
+        weights = objective.state_dict() if state_dict is None else state_dict
         save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
 
 

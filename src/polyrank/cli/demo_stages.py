@@ -1,0 +1,199 @@
+"""The stages of the demo: data, models, comparison, index. What is said of them is in `demo`.
+
+Every stage leaves its result in the demo's folder, in the form that the other commands read, and
+is passed over when a repeated demo finds it there.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from polyrank.data.candidates import read_candidates
+from polyrank.data.examples import load_examples, write_examples
+from polyrank.errors import DataError
+from polyrank.evaluation.evaluate import evaluate
+from polyrank.evaluation.latency import measure_latency
+from polyrank.evaluation.sampling import with_sampled_candidates
+from polyrank.evaluation.table import ComparisonRow
+from polyrank.models.base import Model
+from polyrank.models.checkpoint import ARCHITECTURES, load_model
+from polyrank.records import Candidate, Example, Hit
+from polyrank.retrieval.index import Index
+from polyrank.runtime import set_seed
+from polyrank.storage import write_text
+from polyrank.training.config import TrainingConfig
+from polyrank.training.run import RECORD, finished, train
+
+Say = Callable[[str], None]
+
+NUM_CANDIDATES = 20
+MOST_DEV, MOST_TEST = 150, 300
+LENGTHS: dict[str, Any] = {"max_context_length": 128, "max_candidate_length": 128}
+SIZES = (100, 1000, 10_000)
+SEED = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recipe:
+    """One model of the demo."""
+
+    name: str
+    architecture: str
+    settings: dict[str, Any]
+    training: TrainingConfig
+
+
+@dataclass(frozen=True, kw_only=True)
+class DemoData:
+    """What is trained on, chosen by, tested on and searched."""
+
+    train: list[Example]
+    dev: list[Example]
+    test: list[Example]
+    passages: Path
+
+
+def recipes(steps: int) -> list[Recipe]:
+    """The demo's four models; `steps` of 64 contexts for the bi- and the poly-encoders.
+
+    The cross-encoder reads every pair anew, so that it gets fewer contexts with fewer negatives.
+    """
+    vectors = TrainingConfig(batch_size=64, max_steps=steps, evaluations=1, seed=SEED)
+    pairs = TrainingConfig(
+        batch_size=16,
+        num_negatives=7,
+        max_steps=round(1.25 * steps),
+        evaluations=1,
+        learning_rate=1e-4,
+        seed=SEED,
+    )
+    return [
+        Recipe(name="bi", architecture="bi", settings={}, training=vectors),
+        Recipe(name="poly-16", architecture="poly", settings={"num_codes": 16}, training=vectors),
+        Recipe(name="poly-64", architecture="poly", settings={"num_codes": 64}, training=vectors),
+        Recipe(name="cross", architecture="cross", settings={}, training=pairs),
+    ]
+
+
+def python_data(folder: Path) -> DemoData:
+    """The documentation of the installed Python, written to `folder` once."""
+    from polyrank.data.python_docs import python_documents
+    from polyrank.data.python_docs_examples import passages, python_doc_examples
+
+    if not (folder / "passages.jsonl").is_file():
+        documents = python_documents()
+        splits = python_doc_examples(documents, num_candidates=NUM_CANDIDATES, seed=SEED)
+        write_examples(folder / "train.jsonl", splits.train)
+        write_examples(folder / "dev.jsonl", splits.dev)
+        write_examples(folder / "test.jsonl", splits.test)
+        write_candidates(folder / "passages.jsonl", passages(documents))
+    return read_data(folder)
+
+
+def own_data(file: Path, folder: Path) -> DemoData:
+    """A user's examples, split at random, written to `folder`.
+
+    Raises DataError where there are too few.
+    """
+    examples = load_examples(file)
+    fewest = 4 * NUM_CANDIDATES
+    if len(examples) < fewest:
+        raise DataError(
+            f"The demo needs at least {fewest} examples, got {len(examples)}.",
+            "Give a larger file, or use `polyrank train` and `polyrank evaluate`.",
+            path=file,
+        )
+    random.Random(SEED).shuffle(examples)
+    held = max(min(len(examples) // 10, 1000), NUM_CANDIDATES)
+    parts = {"dev": examples[:held], "test": examples[held : 2 * held]}
+    for name, part in parts.items():
+        pool = [example.response for example in examples]
+        sampled = with_sampled_candidates(part, NUM_CANDIDATES, SEED, pool=pool)
+        write_examples(folder / f"{name}.jsonl", sampled)
+    write_examples(folder / "train.jsonl", examples[2 * held :])
+    texts = dict.fromkeys(example.response for example in examples if example.response.strip())
+    numbered = (Candidate(str(number), text) for number, text in enumerate(texts, start=1))
+    write_candidates(folder / "passages.jsonl", numbered)
+    return read_data(folder)
+
+
+def read_data(folder: Path) -> DemoData:
+    """What an earlier stage wrote; few dev and test examples, since the demo has little time."""
+    return DemoData(
+        train=load_examples(folder / "train.jsonl"),
+        dev=spread(load_examples(folder / "dev.jsonl"), MOST_DEV),
+        test=spread(load_examples(folder / "test.jsonl"), MOST_TEST),
+        passages=folder / "passages.jsonl",
+    )
+
+
+def spread(examples: list[Example], most: int) -> list[Example]:
+    """At most `most` examples, drawn over the whole list."""
+    return examples if len(examples) <= most else random.Random(SEED).sample(examples, most)
+
+
+def write_candidates(path: Path, candidates: Iterable[Candidate]) -> None:
+    """Write candidates as JSONL."""
+    lines = (json.dumps(c._asdict(), ensure_ascii=False) + "\n" for c in candidates)
+    write_text(path, "".join(lines))
+
+
+def train_model(
+    recipe: Recipe, base: str, data: DemoData, folder: Path, device: str, say: Say
+) -> Model:
+    """Train a recipe's model into `folder`, or load it where that is done already."""
+    set_seed(recipe.training.seed)
+    model_class = ARCHITECTURES[recipe.architecture]
+    model = model_class.from_pretrained(base, device=device, **LENGTHS, **recipe.settings)
+    if finished(model, data.train, folder, recipe.training, dev=data.dev):
+        say("  trained before")
+        return load_model(folder, device=device)
+    say(f"  {recipe.training.max_steps} steps of {recipe.training.batch_size} contexts")
+    train(
+        model,
+        data.train,
+        folder,
+        recipe.training,
+        dev=data.dev,
+        restart=True,
+        say=lambda words: say(f"  {words}"),
+    )
+    return model
+
+
+def compare_model(recipe: Recipe, model: Any, data: DemoData, folder: Path) -> ComparisonRow:
+    """A trained model's quality on the test examples and its time a query."""
+    result = evaluate(model, data.test)
+    texts = [candidate.text for candidate in read_candidates(data.passages)]
+    latency = measure_latency(
+        model,
+        [example.context for example in data.test],
+        texts,
+        sizes=SIZES,
+        num_queries=5,
+        time_limit=8.0,
+    )
+    record = json.loads((folder / RECORD).read_text(encoding="utf-8"))
+    return ComparisonRow(
+        name=recipe.name,
+        recall_at_1=result.recall[1],
+        mrr=result.mrr,
+        num_candidates=result.candidates_text,
+        training_seconds=record["seconds"],
+        latency=latency,
+    )
+
+
+def build_index(model: Any, data: DemoData, folder: Path) -> Index:
+    """The index of all passages."""
+    return Index.build(model, data.passages, folder)
+
+
+def answer(index: Index, questions: list[Any]) -> list[list[Hit]]:
+    """The best three passages for each question."""
+    return index.search(questions, top_k=min(3, len(index)))

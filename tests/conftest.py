@@ -1,0 +1,34 @@
+"""Folders of tiny encoders, made once a session and never written to."""
+
+import os
+import shutil
+
+os.environ["HF_HUB_OFFLINE"] = "1"  # read when huggingface_hub is imported: before all else
+
+import pytest
+
+
+@pytest.fixture(scope="session")
+def encoder_folder(tmp_path_factory):
+    """The folder of the tiny encoder of a family."""
+    from tiny_encoders import build_encoder_folder
+
+    made = {}
+
+    def folder(family):
+        if family not in made:
+            made[family] = build_encoder_folder(family, tmp_path_factory.mktemp("encoder") / family)
+        return made[family]
+
+    return folder
+
+
+@pytest.fixture(scope="session")
+def bert(encoder_folder):
+    return encoder_folder("bert")
+
+
+@pytest.fixture
+def own_bert(bert, tmp_path):
+    """A copy of the BERT folder that a test may damage."""
+    return shutil.copytree(bert, tmp_path / "own_bert")
