@@ -17,7 +17,8 @@ def model(bert):
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_scores_are_those_of_transformers_inputs(family, encoder_folder):
-    model = load_variant("cross", encoder_folder(family))
+    lengths = {"max_context_length": 16, "max_candidate_length": 44}
+    model = load_variant("cross", encoder_folder(family), **lengths)
     for score, (context, candidate) in zip(model.score_pairs(PAIRS), PAIRS, strict=True):
         inputs = model.texts.tokenizer([context], [candidate], return_tensors="pt")
         with torch.no_grad():

@@ -28,7 +28,8 @@ torch.set_num_threads(int(sys.argv[1]))
 found = {}
 for folder in sys.argv[2:]:
     model = load_model(folder, device="cpu", dtype="float32")
-    scores = [[hit.score for hit in model.rank(c, ["yes", "", "read a file"])] for c in ("a", "b c")]
+    ranked = [model.rank(context, ["yes", "", "read a file"]) for context in ("a", "b c")]
+    scores = [[hit.score for hit in hits] for hits in ranked]
     found[folder] = [type(model).__name__, model.fingerprint(), scores]
 print(json.dumps(found))
 """

@@ -33,6 +33,7 @@ from polyrank.tokens.tokenizer import TextTokenizer
 SHAPING = (
     "num_codes",
     "context_vectors",
+    "code_recency",
     "projection",
     "shared_towers",
     "task",

@@ -60,7 +60,8 @@ def read_folder(folder: Path) -> Taken | None:
                 "cannot take over.",
                 f"Give the folder of its encoder alone, {encoder}.",
             )
-    settings = read_similarity(folder / "config_sentence_transformers.json") | settings
+    if "similarity" not in settings:
+        settings |= read_similarity(folder / "config_sentence_transformers.json")
     length = read_length(encoder)
     if length is not None:
         settings |= {"max_context_length": length, "max_candidate_length": length}

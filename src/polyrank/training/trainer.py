@@ -65,7 +65,7 @@ class RankingTrainer(Trainer):
         loss: Tensor = model(**inputs)
         if not torch.isfinite(loss):
             raise TrainingError(
-                f"The loss is {float(loss)} after step {self.state.global_step}.",
+                f"The loss is {loss.item()} after step {self.state.global_step}.",
                 "Lower the learning rate, or use --dtype float32; the last checkpoint is kept.",
             )
         return (loss, {}) if return_outputs else loss
@@ -73,12 +73,8 @@ class RankingTrainer(Trainer):
     def create_optimizer(self, model: nn.Module | None = None) -> torch.optim.Optimizer:
         """AdamW; weight decay on matrices alone, a learning rate of its own for what is new."""
         if self.optimizer is None:
-            groups = parameter_groups(
-                self.trained,
-                self.args.learning_rate,
-                self.new_learning_rate,
-                self.args.weight_decay,
-            )
+            rates = (self.args.learning_rate, self.new_learning_rate)
+            groups = parameter_groups(self.trained, *rates, self.args.weight_decay)
             self.optimizer = torch.optim.AdamW(groups, fused=self.args.device.type != "mps")
         optimizer: torch.optim.Optimizer = self.optimizer
         return optimizer

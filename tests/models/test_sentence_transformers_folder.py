@@ -1,0 +1,215 @@
+"""Folders of sentence-transformers: written by hand in both forms, and by the package itself."""
+
+import json
+import shutil
+import warnings
+
+import pytest
+import torch
+from safetensors.torch import save_file
+
+from polyrank.errors import ModelError
+from polyrank.models.bi_encoder import BiEncoder
+from polyrank.models.checkpoint import load_model
+from polyrank.models.cross_encoder import CrossEncoder
+from polyrank.models.poly_encoder import PolyEncoder
+from tiny_encoders import TEXTS, load_variant
+
+CPU = {"device": "cpu", "dtype": "float32"}
+LEGACY = "sentence_transformers.models"
+NEW = {
+    "Transformer": "sentence_transformers.base.modules.transformer.Transformer",
+    "Pooling": "sentence_transformers.sentence_transformer.modules.pooling.Pooling",
+    "Normalize": "sentence_transformers.base.modules.normalize.Normalize",
+    "Dense": "sentence_transformers.base.modules.dense.Dense",
+}
+
+
+def write_json(path, value):
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(json.dumps(value))
+
+
+def write_modules(folder, *kinds, legacy):
+    """`modules.json`, the first module in the folder itself, the others below it."""
+    modules = []
+    for number, kind in enumerate(kinds):
+        path = f"{number}_{kind}" if number else ""
+        name = f"{LEGACY}.{kind}" if legacy else NEW.get(kind, f"elsewhere.{kind}")
+        modules.append({"idx": number, "name": str(number), "path": path, "type": name})
+        (folder / path).mkdir(exist_ok=True)
+    write_json(folder / "modules.json", modules)
+
+
+@pytest.fixture(params=["legacy", "new"])
+def legacy(request):
+    return request.param == "legacy"
+
+
+@pytest.fixture
+def folder(own_bert):
+    return own_bert
+
+
+def write_pooling(folder, mode, legacy):
+    if legacy:
+        keys = ("cls_token", "mean_tokens", "max_tokens", "mean_sqrt_len_tokens", "lasttoken")
+        named = {"cls": "cls_token", "mean": "mean_tokens", "max": "max_tokens"}.get(mode, mode)
+        described = {f"pooling_mode_{key}": key == named for key in keys}
+        write_json(
+            folder / "1_Pooling" / "config.json", {"word_embedding_dimension": 32} | described
+        )
+        write_json(folder / "sentence_bert_config.json", {"max_seq_length": 17})
+    else:
+        described = {"embedding_dimension": 32, "pooling_mode": mode, "include_prompt": True}
+        write_json(folder / "1_Pooling" / "config.json", described)
+        task = {"transformer_task": "feature-extraction", "module_output_name": "token_embeddings"}
+        write_json(folder / "sentence_bert_config.json", task)
+        path = folder / "tokenizer_config.json"
+        write_json(path, json.loads(path.read_text()) | {"model_max_length": 17})
+
+
+def write_dense(folder, place, weight, **described):
+    identity = "torch.nn.modules.linear.Identity"
+    features = {"in_features": 32, "out_features": len(weight), "bias": False}
+    write_json(place / "config.json", {**features, "activation_function": identity, **described})
+    save_file({"linear.weight": weight}, place / "model.safetensors")
+
+
+@pytest.mark.parametrize(
+    ("mode", "reduction"), [("cls", "first"), ("mean", "mean"), ("max", "max")]
+)
+def test_pooling_and_length_are_taken_over(folder, legacy, mode, reduction):
+    write_modules(folder, "Transformer", "Pooling", "Normalize", legacy=legacy)
+    write_pooling(folder, mode, legacy)
+    for model in (BiEncoder.from_pretrained(folder, **CPU), load_model(folder, **CPU)):
+        assert model.config.reduction == reduction
+        assert model.config.similarity == "cosine"
+        assert (model.config.max_context_length, model.config.max_candidate_length) == (17, 17)
+    plain = load_variant("bi", folder.parent / "own_bert", reduction=reduction)
+    plain.candidate_tower.load_state_dict(plain.context_tower.state_dict())
+    if mode == "mean":
+        torch.testing.assert_close(
+            model.encode_candidates(TEXTS[:4]), plain.encode_candidates(TEXTS[:4])
+        )
+
+
+def test_what_is_asked_for_goes_before_what_is_taken_over(folder, legacy):
+    write_modules(folder, "Transformer", "Pooling", legacy=legacy)
+    write_pooling(folder, "mean", legacy)
+    model = BiEncoder.from_pretrained(folder, reduction="first", max_context_length=9)
+    assert (model.config.reduction, model.config.max_context_length) == ("first", 9)
+
+
+@pytest.mark.parametrize(
+    ("kinds", "name", "similarity", "temperature"),
+    [
+        (["Normalize"], None, "cosine", 0.05),
+        (["Normalize"], "dot", "cosine", 0.05),
+        ([], None, "cosine", 0.05),
+        ([], "cosine", "cosine", 0.05),
+        ([], "dot", "dot", 1.0),
+    ],
+)
+def test_the_similarity_is_taken_over(folder, kinds, name, similarity, temperature):
+    write_modules(folder, "Transformer", "Pooling", *kinds, legacy=True)
+    write_pooling(folder, "mean", True)
+    write_json(folder / "config_sentence_transformers.json", {"similarity_fn_name": name})
+    config = BiEncoder.from_pretrained(folder, **CPU).config
+    assert (config.similarity, config.temperature) == (similarity, temperature)
+
+
+def test_a_dense_layer_becomes_the_projection(folder, legacy):
+    weight = torch.randn(6, 32, generator=torch.Generator().manual_seed(0))
+    write_modules(folder, "Transformer", "Pooling", "Dense", "Normalize", legacy=legacy)
+    write_pooling(folder, "mean", legacy)
+    write_dense(folder, folder / "2_Dense", weight)
+    for model_class in (BiEncoder, PolyEncoder):
+        model = model_class.from_pretrained(folder, **CPU)
+        assert torch.equal(model.context_projection.weight, weight)
+        assert torch.equal(model.candidate_projection.weight, weight)
+        assert model.dimension == 6
+    other = BiEncoder.from_pretrained(folder, projection=5, **CPU)
+    assert other.encode_candidates(["yes"]).shape == (1, 5)
+    assert BiEncoder.from_pretrained(folder, projection=None, **CPU).dimension == 32
+    assert CrossEncoder.from_pretrained(folder, **CPU).score("a", ["b"]).shape == (1,)
+
+
+def test_a_transformer_in_a_folder_of_its_own(folder, tmp_path):
+    outer = tmp_path / "outer"
+    outer.mkdir()
+    write_modules(outer, "Transformer", "Pooling", legacy=True)
+    write_pooling(outer, "max", True)
+    modules = json.loads((outer / "modules.json").read_text())
+    modules[0]["path"] = "0_Transformer"
+    write_json(outer / "modules.json", modules)
+    shutil.copytree(folder, outer / "0_Transformer")
+    assert load_model(outer, **CPU).config.reduction == "max"
+
+
+@pytest.mark.parametrize("described", [{"bias": True}, {"activation_function": "torch.nn.Tanh"}])
+def test_a_dense_layer_that_is_no_projection_is_refused(folder, described):
+    write_modules(folder, "Transformer", "Pooling", "Dense", legacy=True)
+    write_pooling(folder, "mean", True)
+    write_dense(folder, folder / "2_Dense", torch.zeros(6, 32), **described)
+    with pytest.raises(ModelError, match="a bias or an activation"):
+        BiEncoder.from_pretrained(folder)
+
+
+def test_a_dense_layer_without_weights_or_with_others_is_refused(folder):
+    write_modules(folder, "Transformer", "Pooling", "Dense", legacy=True)
+    write_pooling(folder, "mean", True)
+    write_dense(folder, folder / "2_Dense", torch.zeros(6, 31))
+    with pytest.raises(ModelError, match="misshapen: weight"):
+        BiEncoder.from_pretrained(folder)
+    (folder / "2_Dense" / "model.safetensors").unlink()
+    with pytest.raises(ModelError, match="cannot be read"):
+        BiEncoder.from_pretrained(folder)
+
+
+@pytest.mark.parametrize("mode", ["lasttoken", "mean_sqrt_len_tokens", "none"])
+def test_other_poolings_are_refused(folder, legacy, mode):
+    write_modules(folder, "Transformer", "Pooling", legacy=legacy)
+    write_pooling(folder, mode, legacy)
+    with pytest.raises(ModelError, match="polyrank takes over one of cls, mean, max"):
+        load_model(folder)
+
+
+def test_other_modules_are_refused(folder, legacy):
+    write_modules(folder, "Transformer", "LSTM", legacy=legacy)
+    with pytest.raises(ModelError, match="has a module LSTM"):
+        load_model(folder)
+
+
+@pytest.mark.parametrize("text", ["{", "{}", "[7]", '[{"type": "x"}]'])
+def test_a_broken_list_of_modules(folder, text):
+    (folder / "modules.json").write_text(text)
+    with pytest.raises(ModelError, match=r"modules\.json"):
+        load_model(folder)
+
+
+@pytest.mark.parametrize("mode", ["mean", "cls", "max"])
+@pytest.mark.parametrize("end", ["", "normalize", "dense"])
+def test_the_package_encodes_alike(bert, tmp_path, mode, end):
+    pytest.importorskip("sentence_transformers")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        from sentence_transformers import SentenceTransformer
+        from sentence_transformers.models import Dense, Normalize, Pooling, Transformer
+    modules = [Transformer(str(bert)), Pooling(32, mode)]
+    if end == "dense":
+        identity = torch.nn.Identity()
+        modules.append(Dense(32, 6, bias=False, activation_function=identity))
+    if end:
+        modules.append(Normalize())
+    theirs = SentenceTransformer(modules=modules, device="cpu")
+    theirs.save(str(tmp_path / "saved"))
+    ours = load_model(tmp_path / "saved", **CPU)
+    expected = torch.from_numpy(theirs.encode(TEXTS))
+    for encoded in (ours.encode_candidates(TEXTS), ours.encode_contexts(TEXTS)[:, 0]):
+        cosines = torch.cosine_similarity(encoded, expected)
+        assert (1 - cosines).abs().max() <= 1e-5
+    similarities = ours.score(ours.encode_contexts(TEXTS), ours.encode_candidates(TEXTS))
+    torch.testing.assert_close(
+        similarities * 0.05, theirs.similarity(expected, expected), atol=1e-5, rtol=0
+    )
