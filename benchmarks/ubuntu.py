@@ -36,17 +36,22 @@ def find(folder: Path, name: str) -> Path:
     return next(path for path in sorted(folder.glob(f"{name}.jsonl*")))
 
 
-def recipes(steps: int, cross_steps: int) -> dict[str, tuple[str, dict[str, Any], TrainingConfig]]:
-    """Architecture, settings and training of each model."""
-    vectors = TrainingConfig(batch_size=64, max_steps=steps, evaluations=1)
-    pairs = TrainingConfig(
-        batch_size=16, num_negatives=3, max_steps=cross_steps, learning_rate=1e-4, evaluations=1
+def cross_training(steps: int) -> TrainingConfig:
+    """16 contexts a step, each with its response and three wrong ones."""
+    return TrainingConfig(
+        batch_size=16, num_negatives=3, max_steps=steps, learning_rate=1e-4, evaluations=1
     )
+
+
+def recipes(options: argparse.Namespace) -> dict[str, tuple[str, dict[str, Any], TrainingConfig]]:
+    """Architecture, settings and training of each model."""
+    vectors = TrainingConfig(batch_size=64, max_steps=options.steps, evaluations=1)
     return {
         "bi": ("bi", {}, vectors),
         "poly-16": ("poly", {"num_codes": 16}, vectors),
         "poly-64": ("poly", {"num_codes": 64}, vectors),
-        "cross": ("cross", {}, pairs),
+        "cross": ("cross", {}, cross_training(options.cross_steps)),
+        "cross-more": ("cross", {}, cross_training(options.more_cross_steps)),
     }
 
 
@@ -73,9 +78,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("data", type=Path)
     parser.add_argument("--output", type=Path, required=True)
-    parser.add_argument("--models", default="bi,poly-16,poly-64,cross")
+    parser.add_argument("--models", default="bi,poly-16,poly-64,cross,cross-more")
     parser.add_argument("--steps", type=int, default=160)
-    parser.add_argument("--cross-steps", type=int, default=200)
+    parser.add_argument("--cross-steps", type=int, default=180)
+    parser.add_argument("--more-cross-steps", type=int, default=1100)
     options = parser.parse_args()
     quieten_libraries()
     data = [
@@ -87,7 +93,7 @@ def main() -> None:
     print(f"{len(data):,} examples, {len(dev):,} dev; {machine()}")
     rows = []
     for name in options.models.split(","):
-        recipe = recipes(options.steps, options.cross_steps)[name]
+        recipe = recipes(options)[name]
         rows.append(measure(name, recipe, data, dev, options.output))
         print(json.dumps(rows[-1]))
     for row in rows:

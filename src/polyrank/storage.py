@@ -10,7 +10,7 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from polyrank.errors import StorageError
+from polyrank.errors import StorageError, UsageError
 
 
 @contextlib.contextmanager
@@ -46,6 +46,21 @@ def replaced_folder(path: Path) -> Iterator[Path]:
             swap_folders(fresh, path)
     finally:
         shutil.rmtree(fresh, ignore_errors=True)
+
+
+def require_replaceable(path: Path, marker: str, kind: str) -> None:
+    """Raise UsageError unless `path` is free, an empty folder, or a folder that holds `marker`.
+
+    Call it before work whose result goes to `path`: nothing else is ever replaced.
+    """
+    if not path.exists() or (path / marker).is_file():
+        return
+    if path.is_dir() and not any(path.iterdir()):
+        return
+    raise UsageError(
+        f"{path} exists and is no {kind} that could be replaced.",
+        "Choose another output, or move it away.",
+    )
 
 
 def swap_folders(fresh: Path, path: Path) -> None:

@@ -69,7 +69,8 @@ def demo(options: DemoOptions, output: Output) -> None:
     from polyrank.cli import demo_stages as stages
     from polyrank.models.default_base import default_base
 
-    base = options.base or str(default_base())
+    if options.base is None:
+        default_base()  # missing weights are better missed now than after the corpus
     folder = options.output
     output.say("1. The data")
     if options.data is None:
@@ -85,7 +86,7 @@ def demo(options: DemoOptions, output: Output) -> None:
     for number, recipe in enumerate(stages.recipes(options.steps), start=2):
         output.say(f"{number}. The {recipe.name} encoder")
         place = folder / "models" / recipe.name
-        model = stages.train_model(recipe, base, data, place, options.device, output.say)
+        model = stages.train_model(recipe, options.base, data, place, options.device, output.say)
         rows.append(stages.compare_model(recipe, model, data, place))
         models[recipe.name] = model
     say_table(rows, folder, output)

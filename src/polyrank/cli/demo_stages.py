@@ -22,6 +22,7 @@ from polyrank.evaluation.sampling import with_sampled_candidates
 from polyrank.evaluation.table import ComparisonRow
 from polyrank.models.base import Model
 from polyrank.models.checkpoint import ARCHITECTURES, load_model
+from polyrank.models.default_base import default_base
 from polyrank.records import Candidate, Example, Hit
 from polyrank.retrieval.index import Index
 from polyrank.runtime import set_seed
@@ -66,8 +67,8 @@ def recipes(steps: int) -> list[Recipe]:
     vectors = TrainingConfig(batch_size=64, max_steps=steps, evaluations=1, seed=SEED)
     pairs = TrainingConfig(
         batch_size=16,
-        num_negatives=7,
-        max_steps=round(1.25 * steps),
+        num_negatives=3,
+        max_steps=2 * steps,
         evaluations=1,
         learning_rate=1e-4,
         seed=SEED,
@@ -144,12 +145,13 @@ def write_candidates(path: Path, candidates: Iterable[Candidate]) -> None:
 
 
 def train_model(
-    recipe: Recipe, base: str, data: DemoData, folder: Path, device: str, say: Say
+    recipe: Recipe, base: str | None, data: DemoData, folder: Path, device: str, say: Say
 ) -> Model:
     """Train a recipe's model into `folder`, or load it where that is done already."""
     set_seed(recipe.training.seed)
     model_class = ARCHITECTURES[recipe.architecture]
-    model = model_class.from_pretrained(base, device=device, **LENGTHS, **recipe.settings)
+    source, lengths = (default_base(), LENGTHS) if base is None else (base, {})
+    model = model_class.from_pretrained(source, device=device, **lengths, **recipe.settings)
     if finished(model, data.train, folder, recipe.training, dev=data.dev):
         say("  trained before")
         return load_model(folder, device=device)

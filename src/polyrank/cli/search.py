@@ -15,6 +15,7 @@ from polyrank.cli.output import Output
 from polyrank.errors import DataError, UsageError
 from polyrank.records import Hit
 
+DEFAULT_TOP_K = 10
 SHOWN_LETTERS = 300
 STANDARD_INPUT = "-"
 
@@ -37,7 +38,12 @@ class SearchOptions(ModelOptions):
         help="A turn of one dialogue; give it several times, the oldest first, to search for the "
         "dialogue as one context.",
     )
-    top_k: int = option(10, short="-k", help="How many candidates to give for each context.")
+    top_k: int | None = option(
+        None,
+        short="-k",
+        help=f"How many candidates to give for each context; {DEFAULT_TOP_K} by default, or all "
+        "where there are fewer.",
+    )
     model: Path | None = option(
         None, help="The model that made the index, where the index does not keep it."
     )
@@ -56,7 +62,8 @@ def search(options: SearchOptions, output: Output) -> None:
     opened = Index.open(options.index, model, device=options.device, dtype=options.dtype)
     if model is None:
         set_batch_tokens(opened.model, options)
-    found = opened.search(contexts, top_k=options.top_k)
+    top_k = min(DEFAULT_TOP_K, len(opened)) if options.top_k is None else options.top_k
+    found = opened.search(contexts, top_k=top_k)
     for context, hits in zip(contexts, found, strict=True):
         say_hits(context, hits, output)
     results = [

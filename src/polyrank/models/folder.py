@@ -23,7 +23,7 @@ from polyrank.config import from_mapping
 from polyrank.errors import ModelError, UsageError, nearest
 from polyrank.models.backbone import BACKBONE_FOLDER, shorten
 from polyrank.models.config import CONFIGS
-from polyrank.storage import replaced_folder
+from polyrank.storage import replaced_folder, require_replaceable
 
 DESCRIPTION = "polyrank.json"
 WEIGHTS = "model.safetensors"
@@ -47,8 +47,9 @@ def write_folder(
 ) -> None:
     """Write a model beside `path` and rename it into place; `extra` are further texts by name.
 
-    Raises StorageError.
+    Raises StorageError, and UsageError where something else than a model is in the way.
     """
+    require_replaceable(path, DESCRIPTION, "model")
     with replaced_folder(path) as fresh:
         encoder.config.save_pretrained(fresh / BACKBONE_FOLDER)
         tokenizer.save_pretrained(fresh / BACKBONE_FOLDER)

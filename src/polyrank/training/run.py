@@ -23,10 +23,11 @@ from polyrank.errors import DataError, StorageError, UsageError
 from polyrank.evaluation.evaluate import evaluate
 from polyrank.models.base import Model
 from polyrank.models.cross_encoder import CrossEncoder
+from polyrank.models.folder import DESCRIPTION
 from polyrank.models.two_tower import TwoTower
 from polyrank.records import Example
 from polyrank.runtime import set_seed
-from polyrank.storage import storage_errors, write_text
+from polyrank.storage import require_replaceable, storage_errors, write_text
 from polyrank.training.collators import CrossCollator, NumberedExamples, TwoTowerCollator
 from polyrank.training.config import TrainingConfig
 from polyrank.training.objective import Objective
@@ -76,6 +77,7 @@ def train(
     StorageError if the disk refuses.
     """
     output = Path(output)
+    require_replaceable(output, DESCRIPTION, "model")
     check(model, examples)
     steps = count_steps(len(examples), config)
     work = work_folder(output)
