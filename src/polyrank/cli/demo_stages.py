@@ -34,7 +34,7 @@ Say = Callable[[str], None]
 
 NUM_CANDIDATES = 20
 MOST_DEV, MOST_TEST = 150, 300
-LENGTHS: dict[str, Any] = {"max_context_length": 128, "max_candidate_length": 128}
+LENGTHS: dict[str, Any] = {"max_context_length": 64, "max_candidate_length": 96}
 SIZES = (100, 1000, 10_000)
 SEED = 0
 
@@ -68,7 +68,7 @@ def recipes(steps: int) -> list[Recipe]:
     pairs = TrainingConfig(
         batch_size=16,
         num_negatives=3,
-        max_steps=2 * steps,
+        max_steps=round(1.75 * steps),
         evaluations=1,
         learning_rate=1e-4,
         seed=SEED,
@@ -82,7 +82,10 @@ def recipes(steps: int) -> list[Recipe]:
 
 
 def python_data(folder: Path) -> DemoData:
-    """The documentation of the installed Python, written to `folder` once."""
+    """The documentation of the installed Python, written to `folder` once.
+
+    Distractors come from the whole split; those of `test-hard.jsonl` from the same module.
+    """
     from polyrank.data.python_docs import python_documents
     from polyrank.data.python_docs_examples import passages, python_doc_examples
 
@@ -92,6 +95,8 @@ def python_data(folder: Path) -> DemoData:
         write_examples(folder / "train.jsonl", splits.train)
         write_examples(folder / "dev.jsonl", splits.dev)
         write_examples(folder / "test.jsonl", splits.test)
+        hard = python_doc_examples(documents, num_candidates=NUM_CANDIDATES, hard=True, seed=SEED)
+        write_examples(folder / "test-hard.jsonl", hard.test)
         write_candidates(folder / "passages.jsonl", passages(documents))
     return read_data(folder)
 
@@ -163,9 +168,22 @@ def train_model(
         recipe.training,
         dev=data.dev,
         restart=True,
-        say=lambda words: say(f"  {words}"),
+        say=sparing(say),
     )
     return model
+
+
+def sparing(say: Say) -> Say:
+    """Say every fourth loss, and all else, indented."""
+    count = 0
+
+    def some(words: str) -> None:
+        nonlocal count
+        count += "loss" in words
+        if "loss" not in words or count % 4 == 0:
+            say(f"  {words}")
+
+    return some
 
 
 def compare_model(recipe: Recipe, model: Any, data: DemoData, folder: Path) -> ComparisonRow:
@@ -191,9 +209,10 @@ def compare_model(recipe: Recipe, model: Any, data: DemoData, folder: Path) -> C
     )
 
 
-def build_index(model: Any, data: DemoData, folder: Path) -> Index:
-    """The index of all passages."""
-    return Index.build(model, data.passages, folder)
+def build_index(model: Path, device: str, data: DemoData, folder: Path) -> Index:
+    """The index of all passages, by a saved model."""
+    loaded: Any = load_model(model, device=device)
+    return Index.build(loaded, data.passages, folder)
 
 
 def answer(index: Index, questions: list[Any]) -> list[list[Hit]]:

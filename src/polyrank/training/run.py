@@ -6,6 +6,7 @@ the output appears only when it is complete. Knows nothing of the command line.
 
 from __future__ import annotations
 
+import gc
 import hashlib
 import json
 import shutil
@@ -100,6 +101,8 @@ def train(
     record = {**vars(result), "num_examples": len(examples), "identity": identified}
     model.save_pretrained(output, extra={RECORD: json.dumps(record, indent=2) + "\n"})
     shutil.rmtree(work, ignore_errors=True)
+    del trainer
+    gc.collect()  # the trainer refers to itself, and its optimiser is twice the size of the model
     return result
 
 
