@@ -29,7 +29,8 @@ def test_a_failure_keeps_what_was_there(error, tmp_path):
             (fresh / "file").write_text("new")
             raise error
 
-    pytest.raises(error, fail)
+    with pytest.raises(error):
+        fail()
     assert (place / "file").read_text() == "old"
     assert names(tmp_path) == ["folder"]
 

@@ -50,11 +50,12 @@ def test_one_vector_has_the_bi_encoders_gradient(attention, bert):
     assert sum(bool(gradient.abs().max() > 1e-4) for gradient in bi.values()) > len(bi) / 2
 
 
+@pytest.mark.parametrize("share", [0.0, 0.6])
 @pytest.mark.parametrize("recency", [0.0, 0.3])
 @pytest.mark.parametrize("attention", ["basic", "sqrt"])
-def test_learnt_codes_by_hand(attention, recency, bert):
-    settings = {"attention": attention, "code_recency": recency, "similarity": "dot"}
-    model = load_variant("poly-learnt", bert, **settings)
+def test_learnt_codes_by_hand(attention, recency, share, bert):
+    settings = {"attention": attention, "code_recency": recency, "code_mean": share}
+    model = load_variant("poly-learnt", bert, similarity="dot", **settings)
     scale = 1 / np.sqrt(32) if attention == "sqrt" else 1.0
     codes = model.codes.detach().numpy()
     encoded = model.encode_contexts(TEXTS)
@@ -64,7 +65,8 @@ def test_learnt_codes_by_hand(attention, recency, bert):
         after = np.arange(len(sequence))[::-1]
         slopes = np.linspace(0, recency, 5)
         weights = np.exp(scale * codes @ outputs.T - np.outer(slopes, after))  # (m, T)
-        expected = weights / weights.sum(axis=1, keepdims=True) @ outputs
+        weights = (1 - share) * weights / weights.sum(axis=1, keepdims=True)
+        expected = (weights + share / len(sequence)) @ outputs
         np.testing.assert_allclose(encoded[row].numpy(), expected, atol=1e-4)
 
 
@@ -111,7 +113,7 @@ def test_the_architectures_method_is_pooling_alone(bert):
     learnt = load_variant("poly-learnt", bert)
     assert torch.equal(
         learnt.context_vectors(outputs, mask),
-        attend(learnt.codes, outputs, mask, 1.0, learnt.recency),
+        attend(learnt.codes, outputs, mask, 1.0, learnt.recency, learnt.config.code_mean),
     )
     last = load_variant("poly-last", bert)
     assert torch.equal(last.context_vectors(outputs, mask), select(outputs, mask, "last", 5))

@@ -150,9 +150,10 @@ def next_commands(folder: Path) -> list[str]:
         program = str(script)
     data = folder / "data"
     hard = data / "test-hard.jsonl"
+    test = hard if hard.exists() else data / "test.jsonl"
     return [
         f'{program} search {folder / "index"} "How do I read a CSV file?"',
-        f"{program} evaluate {folder / 'models' / 'poly-64'} --data {hard if hard.exists() else data / 'test.jsonl'}",
+        f"{program} evaluate {folder / 'models' / 'poly-64'} --data {test}",
         f"{program} train --arch poly --base {folder / 'models' / 'bi'} "
         f"--train {data / 'train.jsonl'} --dev {data / 'dev.jsonl'} --output my-poly",
         f"{program} index my-poly --candidates {data / 'passages.jsonl'} --output my-index",

@@ -72,8 +72,13 @@ class PolyEncoderConfig(TwoTowerConfig):
     """How much a token's logit falls with every token after it: learnt, from 0 for the first code
     to this for the last, so that codes look back to different depths. 0 is the paper's codes."""
 
+    code_mean: float = 0.67
+    """Share of every code's attention that is spread evenly over the context, which is the
+    bi-encoder's mean. 0 is the paper's codes."""
+
     def __post_init__(self) -> None:
         super().__post_init__()
+        require(0 <= self.code_mean < 1, "code_mean", "from 0 to below 1", self.code_mean)
         require(self.code_recency >= 0, "code_recency", "0 or more", self.code_recency)
         require(self.num_codes > 0, "num_codes", "at least 1", self.num_codes)
         require(self.code_scale > 0, "code_scale", "positive", self.code_scale)

@@ -68,4 +68,4 @@ class PolyEncoder(TwoTower):
         if self.codes is None:
             return select(outputs, mask, self.config.context_vectors, self.config.num_codes)
         scale = temperature(self.attention, outputs.shape[-1])
-        return attend(self.codes, outputs, mask, scale, self.recency)
+        return attend(self.codes, outputs, mask, scale, self.recency, self.config.code_mean)

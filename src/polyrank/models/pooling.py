@@ -50,17 +50,26 @@ def select(outputs: Tensor, mask: Tensor, kind: ContextVectors, num_vectors: int
 
 
 def attend(
-    codes: Tensor, outputs: Tensor, mask: Tensor, scale: float, recency: Tensor | None = None
+    codes: Tensor,
+    outputs: Tensor,
+    mask: Tensor,
+    scale: float,
+    recency: Tensor | None = None,
+    mean_share: float = 0.0,
 ) -> Tensor:
     """Context vectors by attention of the codes over the outputs.
 
     (m, h), (B, T, h), (B, T) → (B, m, h); the logits are multiplied by `scale`. With `recency`
     (m,), a token's logit falls by the code's recency for every token that comes after it.
+    `mean_share` of every code's attention is spread evenly over the real tokens.
     """
     logits = torch.einsum("mh,bth->bmt", codes, outputs) * scale
     if recency is not None:
         places = torch.arange(outputs.shape[1], device=outputs.device)
         after = (mask.sum(dim=1, keepdim=True) - 1 - places).clamp(min=0)  # (B, T)
         logits = logits - recency[None, :, None] * after[:, None, :]
-    weights = logits.masked_fill(~mask[:, None, :], -torch.inf).softmax(dim=-1)
+    weights = logits.masked_fill(~mask[:, None, :], -torch.inf).softmax(dim=-1)  # (B, m, T)
+    if mean_share > 0:
+        even = mask / mask.sum(dim=1, keepdim=True)  # (B, T)
+        weights = (1 - mean_share) * weights + mean_share * even[:, None, :]
     return weights.to(outputs.dtype) @ outputs
