@@ -1,5 +1,8 @@
 """A model of one architecture that starts from a saved one of another."""
 
+import json
+import shutil
+
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
@@ -113,3 +116,18 @@ def test_damaged_towers_are_refused(bi, tmp_path):
 def test_settings_of_the_new_architecture_are_checked(bi, tmp_path):
     with pytest.raises(UsageError, match="no setting 'num_code'"):
         PolyEncoder.from_pretrained(tmp_path / "bi", num_code=3)
+
+
+def test_a_cross_encoder_does_not_take_the_pooling_of_single_texts(bert, tmp_path):
+    folder = tmp_path / "sentence_transformers"
+    shutil.copytree(bert, folder)
+    (folder / "1_Pooling").mkdir()
+    (folder / "1_Pooling" / "config.json").write_text('{"pooling_mode": "mean"}')
+    modules = [
+        {"path": "", "type": "sentence_transformers.models.Transformer"},
+        {"path": "1_Pooling", "type": "sentence_transformers.models.Pooling"},
+    ]
+    (folder / "modules.json").write_text(json.dumps(modules))
+    assert BiEncoder.from_pretrained(folder, reduction="max").config.reduction == "max"
+    assert BiEncoder.from_pretrained(folder).config.reduction == "mean"
+    assert CrossEncoder.from_pretrained(folder).config.reduction == "first"

@@ -62,7 +62,8 @@ def from_encoder(model_class: Any, source: str | Path, settings: dict[str, Any])
     inherited = {}
     if taken is not None:
         source = taken.encoder
-        inherited = {name: value for name, value in taken.settings.items() if name in known}
+        if model_class.architecture != "cross":  # its pooling is not that of single texts
+            inherited = {name: value for name, value in taken.settings.items() if name in known}
     backbone = Backbone(load_encoder(source))
     tokenizer = TextTokenizer(load_tokenizer(source))
     config = settle(model_class, inherited, settings, backbone)
