@@ -48,6 +48,11 @@ class Recipe:
     settings: dict[str, Any]
     training: TrainingConfig
 
+    @property
+    def num_contexts(self) -> int:
+        """The contexts that its training reads."""
+        return self.training.batch_size * (self.training.max_steps or 0)
+
 
 @dataclass(frozen=True, kw_only=True)
 class DemoData:
