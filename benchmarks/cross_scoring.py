@@ -16,7 +16,7 @@ from sentence_transformers import CrossEncoder as PeerCrossEncoder
 from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
 from benchmarks.texts import mixed_pairs
-from benchmarks.timing import interleaved, machine, median_ratio
+from benchmarks.timing import interleaved, report
 from polyrank import CrossEncoder
 from polyrank.cli.main import quieten_libraries
 from polyrank.models.default_base import default_base
@@ -94,10 +94,7 @@ def main() -> None:
             },
             options.rounds,
         )
-    print(f"{len(pairs):,} pairs; {machine()}")
-    for name, values in seconds.items():
-        ratio = median_ratio(seconds, "sentence-transformers", name)
-        print(f"{name:24} {sorted(values)[len(values) // 2]:7.2f} s   {ratio:.2f} times as fast")
+    report(seconds, "sentence-transformers", f"{len(pairs):,} pairs")
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ from sentence_transformers import SentenceTransformer
 from torch.nn.functional import cosine_similarity
 
 from benchmarks.texts import mixed_texts
-from benchmarks.timing import interleaved, machine, median_ratio
+from benchmarks.timing import interleaved, report
 from polyrank import BiEncoder
 from polyrank.cli.main import quieten_libraries
 from polyrank.models.default_base import default_base
@@ -43,10 +43,7 @@ def main() -> None:
         },
         options.rounds,
     )
-    print(f"{len(texts):,} texts; {machine()}")
-    for name, values in seconds.items():
-        ratio = median_ratio(seconds, "sentence-transformers", name)
-        print(f"{name:24} {sorted(values)[len(values) // 2]:7.2f} s   {ratio:.2f} times as fast")
+    report(seconds, "sentence-transformers", f"{len(texts):,} texts")
 
 
 if __name__ == "__main__":

@@ -30,6 +30,14 @@ def median_ratio(seconds: dict[str, list[float]], peer: str, ours: str) -> float
     return statistics.median(theirs / own for theirs, own in pairs)
 
 
+def report(seconds: dict[str, list[float]], peer: str, what: str) -> None:
+    """Print the machine, each way's median time, and how many times as fast as the peer it is."""
+    print(f"{what}; {machine()}")
+    for name, values in seconds.items():
+        ratio = median_ratio(seconds, peer, name)
+        print(f"{name:24} {statistics.median(values):7.2f} s   {ratio:.2f} times as fast")
+
+
 def machine() -> str:
     """The processor, its cores, the versions and the date."""
     name = platform.processor() or platform.machine()

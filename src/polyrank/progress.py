@@ -4,18 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from collections.abc import Callable, Iterable, Iterator
-from typing import TypeVar
-
-T = TypeVar("T")
-
-
-def track(items: Iterable[T], description: str, *, total: int | None = None) -> Iterator[T]:
-    """Yield `items` while a bar shows how far it is."""
-    with bar(description, total=total) as advance:
-        for item in items:
-            yield item
-            advance(1)
+from collections.abc import Callable, Iterator
 
 
 @contextlib.contextmanager

@@ -73,15 +73,10 @@ def read_lines(path: Path) -> Iterator[tuple[int, str]]:
                 path=path,
                 line=number,
             ) from error
-        except (OSError, EOFError, lzma.LZMAError, ValueError) as error:
-            raise DataError(
-                f"The compressed data cannot be read: {error}.",
-                "The file is damaged or cut off; fetch it again.",
-                path=path,
-                line=number + 1,
-            ) from error
         except Exception as error:
-            if type(error).__name__ != "ZstdError":
+            # zstandard's own error cannot be named where the package is not installed
+            broken = isinstance(error, (OSError, EOFError, lzma.LZMAError, ValueError))
+            if not broken and type(error).__name__ != "ZstdError":
                 raise
             raise DataError(
                 f"The compressed data cannot be read: {error}.",
