@@ -239,6 +239,8 @@ def make_trainer(
         dataloader_drop_last=len(examples) >= config.batch_size,
         dataloader_pin_memory=model.device.type == "cuda",
     )
+    if arguments.n_gpu > 1:
+        arguments._n_gpu = 1  # a process trains on one device; DataParallel cannot split our steps
     collator: Any
     if isinstance(model, CrossEncoder):
         collator = CrossCollator(
