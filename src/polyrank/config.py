@@ -140,3 +140,9 @@ def describe(expected: Any) -> str:
     words = {int: "a whole number", float: "a number", str: "a text", bool: "true or false"}
     words[Path] = "a path"
     return words.get(expected, getattr(expected, "__name__", str(expected)))
+
+
+def require(condition: bool, name: str, expected: str, value: Any) -> None:
+    """Raise UsageError unless the condition holds."""
+    if not condition:
+        raise UsageError(f"{name} must be {expected}, got {value}.", "Change the value.")

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from polyrank.cli.command import command
 from polyrank.cli.options import DeviceOptions, option
 from polyrank.cli.output import Output
-from polyrank.errors import UsageError
+from polyrank.config import require
 
 if TYPE_CHECKING:
     from polyrank.evaluation.table import ComparisonRow
@@ -46,8 +46,7 @@ class DemoOptions(DeviceOptions):
     output: Path = option(Path("polyrank-demo"), help="The folder for all that the demo makes.")
 
     def __post_init__(self) -> None:
-        if self.steps < 1:
-            raise UsageError(f"--steps must be at least 1, got {self.steps}.", "Change the value.")
+        require(self.steps >= 1, "--steps", "at least 1", self.steps)
 
 
 def interrupted(options: DemoOptions) -> str:

@@ -10,6 +10,7 @@ from polyrank.cli.command import command
 from polyrank.cli.models import ModelOptions, load
 from polyrank.cli.options import option, positional
 from polyrank.cli.output import Output
+from polyrank.config import require
 from polyrank.errors import UsageError
 
 if TYPE_CHECKING:
@@ -39,8 +40,7 @@ class EvaluateOptions(ModelOptions):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.limit is not None and self.limit < 1:
-            raise UsageError(f"--limit must be at least 1, got {self.limit}.", "Change the value.")
+        require(self.limit is None or self.limit >= 1, "--limit", "at least 1", self.limit)
         if not self.ks or any(k < 1 for k in self.ks):
             raise UsageError(f"--ks must be whole numbers from 1, got {self.ks}.", "Change them.")
 

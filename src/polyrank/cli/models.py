@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from polyrank.cli.options import DeviceOptions, option
-from polyrank.errors import UsageError
+from polyrank.config import require
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -22,10 +22,8 @@ class ModelOptions(DeviceOptions):
     )
 
     def __post_init__(self) -> None:
-        if self.batch_tokens is not None and self.batch_tokens < 1:
-            raise UsageError(
-                f"--batch-tokens must be at least 1, got {self.batch_tokens}.", "Change the value."
-            )
+        tokens = self.batch_tokens
+        require(tokens is None or tokens >= 1, "--batch-tokens", "at least 1", tokens)
 
 
 def load(path: Path, options: ModelOptions) -> Any:

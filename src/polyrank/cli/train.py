@@ -10,8 +10,7 @@ from polyrank.cli.command import command
 from polyrank.cli.models import ModelOptions, set_batch_tokens
 from polyrank.cli.options import any_of, flattened, option
 from polyrank.cli.output import Output
-from polyrank.config import field_types
-from polyrank.errors import UsageError
+from polyrank.config import field_types, require
 from polyrank.models.config import (
     CONFIGS,
     BiEncoderConfig,
@@ -52,9 +51,8 @@ class TrainOptions(ModelOptions):
         super().__post_init__()
         for name in ("limit", "dev_limit"):
             value = getattr(self, name)
-            if value is not None and value < 1:
-                flag = "--" + name.replace("_", "-")
-                raise UsageError(f"{flag} must be at least 1, got {value}.", "Change the value.")
+            flag = "--" + name.replace("_", "-")
+            require(value is None or value >= 1, flag, "at least 1", value)
 
 
 def interrupted(options: TrainOptions) -> str:

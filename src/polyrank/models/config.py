@@ -6,9 +6,9 @@ Needs no torch, so that `--help` can show it.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
-from polyrank.errors import UsageError
+from polyrank.config import require
 
 Reduction = Literal["first", "mean", "mean_first", "max"]
 Similarity = Literal["dot", "cosine"]
@@ -116,9 +116,3 @@ CONFIGS: dict[str, type[BiEncoderConfig] | type[PolyEncoderConfig] | type[CrossE
     config.architecture: config
     for config in (BiEncoderConfig, PolyEncoderConfig, CrossEncoderConfig)
 }
-
-
-def require(condition: bool, name: str, expected: str, value: Any) -> None:
-    """Raise UsageError unless the condition holds."""
-    if not condition:
-        raise UsageError(f"{name} must be {expected}, got {value}.", "Change the value.")

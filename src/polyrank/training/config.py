@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from polyrank.models.config import require
+from polyrank.config import require
 
 
 @dataclass(frozen=True, kw_only=True)
