@@ -17,12 +17,12 @@ from hypothesis import strategies as st
 
 from polyrank.errors import DataError, ModelError, StorageError, UsageError
 from polyrank.records import Candidate
-from polyrank.retrieval import build as build_module
 from polyrank.retrieval import source as source_module
-from polyrank.retrieval.build import Layout
 from polyrank.retrieval.index import Index
-from polyrank.retrieval.shard import Shard, ShardWriter
-from polyrank.retrieval.strings import Strings, StringsWriter
+from polyrank.retrieval.store import build as build_module
+from polyrank.retrieval.store.build import Layout
+from polyrank.retrieval.store.shard import Shard, ShardWriter
+from polyrank.retrieval.store.strings import Strings, StringsWriter
 
 SMALL = Layout(block_rows=10, shard_rows=30)
 
@@ -110,7 +110,7 @@ def test_a_killed_build_goes_on(tmp_path):
 import os, signal, sys
 sys.path[:0] = {[str(Path(__file__).parent)]!r}
 from hash_model import HashModel, numbered
-from polyrank.retrieval.build import Layout
+from polyrank.retrieval.store.build import Layout
 from polyrank.retrieval.index import Index
 model = HashModel()
 def before_block():

@@ -11,8 +11,8 @@ from hash_model import HashModel, numbered
 
 from polyrank.errors import IndexFolderError, UsageError
 from polyrank.retrieval import index as index_module
-from polyrank.retrieval.build import Layout
 from polyrank.retrieval.index import Index
+from polyrank.retrieval.store.build import Layout
 
 SMALL = Layout(block_rows=10, shard_rows=30)
 

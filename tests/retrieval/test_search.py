@@ -9,10 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from polyrank.errors import ModelError, UsageError
-from polyrank.retrieval import search as search_module
-from polyrank.retrieval.build import Layout
 from polyrank.retrieval.index import Index
-from polyrank.retrieval.search import even_groups, search_exact
+from polyrank.retrieval.search import scan as search_module
+from polyrank.retrieval.search.scan import even_groups, search_exact
+from polyrank.retrieval.store.build import Layout
 
 CONTEXTS = ["what is it", "another", ["two", "turns"]]
 

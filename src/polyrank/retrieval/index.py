@@ -12,11 +12,11 @@ import torch
 from polyrank.errors import IndexFolderError, ModelError, UsageError
 from polyrank.models.checkpoint import load_model
 from polyrank.records import Candidate, Context, Hit
-from polyrank.retrieval.build import Layout, build_folder
-from polyrank.retrieval.cache import CandidateCache
-from polyrank.retrieval.manifest import Manifest, check_sums, read_manifest, read_plain
-from polyrank.retrieval.search import search_exact
+from polyrank.retrieval.search.scan import search_exact
 from polyrank.retrieval.source import Source
+from polyrank.retrieval.store.build import Layout, build_folder
+from polyrank.retrieval.store.cache import CandidateCache
+from polyrank.retrieval.store.manifest import Manifest, check_sums, read_manifest, read_plain
 from polyrank.retrieval.vector_model import VectorModel, require_vectors
 
 

@@ -15,8 +15,8 @@ from polyrank.data.candidates import read_candidates
 from polyrank.data.files import read_json_lines
 from polyrank.errors import DataError
 from polyrank.records import Candidate
-from polyrank.retrieval.cache import rows_with_id
-from polyrank.retrieval.shard import HASH, Shard
+from polyrank.retrieval.store.cache import rows_with_id
+from polyrank.retrieval.store.shard import HASH, Shard
 
 Source = str | Path | Iterable[str | Candidate | tuple[str, str]]
 """A file of candidates, or candidates; a bare text is named by its place, from 0."""

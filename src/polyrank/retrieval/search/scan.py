@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from polyrank.errors import ModelError
-from polyrank.retrieval.cache import CandidateCache
+from polyrank.retrieval.store.cache import CandidateCache
 
 BLOCK_ROWS = 4096
 """Rows scored at once: with 64 context vectors the logits are 1 MB and stay in cache."""

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from polyrank.errors import DataError, IndexFolderError
 from polyrank.records import Candidate
-from polyrank.retrieval.strings import Strings, StringsWriter, write_all
+from polyrank.retrieval.store.strings import Strings, StringsWriter, write_all
 
 VECTORS = "vectors.float32"
 IDS = "ids.strings"

@@ -22,9 +22,10 @@ import torch
 
 from polyrank.errors import DataError, ModelError, StorageError, UsageError
 from polyrank.progress import bar
-from polyrank.retrieval.cache import DTYPE
-from polyrank.retrieval.journal import Block, Job, Journal
-from polyrank.retrieval.manifest import (
+from polyrank.retrieval.source import Source, in_blocks, read_source, require_unique_ids
+from polyrank.retrieval.store.cache import DTYPE
+from polyrank.retrieval.store.journal import Block, Job, Journal
+from polyrank.retrieval.store.manifest import (
     Manifest,
     ModelRecord,
     ShardRecord,
@@ -32,9 +33,8 @@ from polyrank.retrieval.manifest import (
     work_folder,
     write_manifest,
 )
-from polyrank.retrieval.shard import COMPONENT, FILES, VECTORS, Shard, ShardWriter
-from polyrank.retrieval.source import Source, in_blocks, read_source, require_unique_ids
-from polyrank.retrieval.strings import write_all
+from polyrank.retrieval.store.shard import COMPONENT, FILES, VECTORS, Shard, ShardWriter
+from polyrank.retrieval.store.strings import write_all
 from polyrank.retrieval.vector_model import VectorModel
 from polyrank.storage import storage_errors, swap_folders, synchronise
 

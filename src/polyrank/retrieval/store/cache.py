@@ -18,8 +18,8 @@ from torch import Tensor
 
 from polyrank.errors import IndexFolderError
 from polyrank.records import Candidate
-from polyrank.retrieval.manifest import REBUILD, Manifest, check_sizes
-from polyrank.retrieval.shard import COMPONENT, VECTORS, Shard, hash_of
+from polyrank.retrieval.store.manifest import REBUILD, Manifest, check_sizes
+from polyrank.retrieval.store.shard import COMPONENT, VECTORS, Shard, hash_of
 
 DTYPE = "float32"
 ALIGNMENT = 64

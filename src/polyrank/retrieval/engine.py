@@ -1,0 +1,66 @@
+"""What an index stands on: where its candidates lie and how they are searched.
+
+An engine knows vectors, ids, texts and metadata; it knows nothing of encoders.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Protocol
+
+from torch import Tensor
+
+from polyrank.records import Candidate
+from polyrank.retrieval.filters import Filter
+from polyrank.retrieval.results import Found
+
+Encode = Callable[[Sequence[str]], Tensor]
+"""N texts to (N, d), float32, on the CPU."""
+
+
+class Engine(Protocol):
+    """The candidates of one index: a folder of shards, or a collection of a vector database.
+
+    Letters: B contexts, m vectors of each, d dimensions.
+    """
+
+    def __len__(self) -> int:
+        """The number of candidates, deleted ones left out."""
+
+    def __iter__(self) -> Iterator[Candidate]:
+        """Every candidate."""
+
+    def get(self, identifier: str) -> Candidate | None:
+        """The candidate with this id, if there is one."""
+
+    def search(
+        self, contexts: Tensor, top_k: int, *, exact: bool, where: Filter | None
+    ) -> list[Found]:
+        """The best `top_k` of the candidates that pass the filter, for each context (B, m, d).
+
+        Fewer where fewer pass. Ties by the larger id. Exact, and certified, if asked.
+        """
+
+    def add(self, candidates: Iterable[Candidate], encode: Encode, *, replace: bool) -> int:
+        """Add candidates and return their number; all or, if anything fails, none.
+
+        An id that is there already is replaced, or, without `replace`, is a DataError. An id
+        given twice is one always.
+        """
+
+    def delete(self, identifiers: Sequence[str]) -> int:
+        """Delete candidates by id and return their number. DataError, and nothing deleted, for
+        an id that is not there.
+        """
+
+    def compact(self) -> None:
+        """Free the space of deleted candidates and take added ones into the search structures."""
+
+    def refresh(self) -> bool:
+        """See what other processes have committed since; whether there was anything."""
+
+    def verify(self) -> None:
+        """Compare everything with its checksum. Raises IndexFolderError at the first difference."""
+
+    def close(self) -> None:
+        """Let go of files and connections."""

@@ -1,0 +1,1 @@
+"""Search over candidate vectors: exact, certified and approximate."""
