@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import NamedTuple
 
 Context = str | Sequence[str]
 """A text, or the turns of a dialogue, oldest first."""
 
 
+Value = str | int | float | bool
+"""A value of a metadata field."""
+
+NO_METADATA: Mapping[str, Value] = MappingProxyType({})
+
+
 class Candidate(NamedTuple):
-    """One text that can be ranked."""
+    """One text that can be ranked, and what a search may be filtered by."""
 
     id: str
     text: str
+    metadata: Mapping[str, Value] = NO_METADATA
 
 
 class Hit(NamedTuple):

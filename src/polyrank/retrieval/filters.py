@@ -19,8 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from polyrank.errors import UsageError, nearest
+from polyrank.records import Value
 
-Value: TypeAlias = str | int | float | bool
 Operator = Literal["==", "!=", "<", "<=", ">", ">="]
 
 OPERATORS: Mapping[type[ast.cmpop], Operator] = {
