@@ -1,8 +1,6 @@
-"""A copy of an encoder made for inference: lower precision, packed weights.
+"""A copy of an encoder made for inference: lower precision, packed weights (see `products`).
 
-torch multiplies float32 on a CPU with MKL, which uses only half of the vector width on
-processors of other makers; oneDNN, which torch ships too, uses all of it and wants its weights
-packed once. Measured in `docs/log.md`. Knows nothing of texts or scores.
+Knows nothing of texts or scores.
 """
 
 from __future__ import annotations
@@ -13,8 +11,9 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional
 from torch.optim.optimizer import register_optimizer_step_post_hook
+
+from polyrank.products import Packed, can_pack
 
 
 class PackedLinear(nn.Module):
@@ -22,15 +21,12 @@ class PackedLinear(nn.Module):
 
     def __init__(self, linear: nn.Linear, rows: int) -> None:
         super().__init__()
-        self.packed = torch.ops.mkldnn._reorder_linear_weight(linear.weight.detach(), rows)
+        self.packed = Packed(linear.weight, rows)
         self.bias = None if linear.bias is None else linear.bias.detach()
 
     def forward(self, inputs: Tensor) -> Tensor:
         """(…, in) → (…, out)."""
-        product: Tensor = torch.ops.mkldnn._linear_pointwise(
-            inputs, self.packed, self.bias, "none", [], ""
-        )
-        return product
+        return self.packed(inputs, self.bias)
 
 
 def inference_copy(module: nn.Module, dtype: torch.dtype, rows: int) -> nn.Module:
@@ -80,22 +76,3 @@ def step_counter() -> list[int]:
 
     register_optimizer_step_post_hook(raise_count)
     return count
-
-
-def can_pack(dtype: torch.dtype) -> bool:
-    """Whether this build of torch has the packed product and computes it right."""
-    if not torch.backends.mkldnn.is_available():
-        return False
-    generator = torch.Generator().manual_seed(0)
-    linear = nn.utils.skip_init(nn.Linear, 8, 8)  # leaves the global random state alone
-    with torch.no_grad():
-        for parameter in linear.parameters():
-            parameter.copy_(torch.randn(parameter.shape, generator=generator))
-        linear.to(dtype)
-        inputs = torch.randn(4, 8, generator=generator).to(dtype)
-        try:
-            packed = PackedLinear(linear, 4)(inputs)
-        except (AttributeError, RuntimeError):
-            return False
-        expected = functional.linear(inputs, linear.weight, linear.bias)
-    return torch.allclose(packed.float(), expected.float(), rtol=1e-2, atol=1e-1)

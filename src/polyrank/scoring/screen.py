@@ -1,0 +1,140 @@
+"""Screens: upper bounds of the scores of many candidates, from cheap products with known error.
+
+A screen multiplies candidates with all context vectors in low precision, takes the largest logit
+of each context and adds what the rounding can have hidden. With |l_i − l̂_i| ≤ ε for all i,
+s ≤ max l ≤ max l̂ + ε. Whatever a screen cannot exclude is left to `exact`.
+
+    IntegerScreen   8-bit integers, summed exactly in 32 bits
+    FloatScreen     bfloat16, where the hardware multiplies it, or float32
+
+Letters: B contexts, m vectors of each, n candidates, d dimensions.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple, Protocol
+
+import torch
+from torch import Tensor
+
+from polyrank.products import product
+
+BFLOAT16_STEP = 1.01 * 2.0**-8
+"""Rounding to bfloat16 changes a number by less than this share of it."""
+
+FLOAT32_STEP = 2.0**-24
+LARGEST_INT8 = 127
+
+SCREEN_ROWS = 8192
+"""Rows of one product: enough to hide the call, few enough that the result stays in cache."""
+
+
+class Rows(NamedTuple):
+    """Candidates as they are screened.
+
+    `values` (n, d); a candidate is `values · scales` but for an error of norm `errors`, and that
+    product has the norm `norms`; each (n,).
+    """
+
+    values: Tensor
+    scales: Tensor | None
+    norms: Tensor
+    errors: Tensor | None
+
+
+class Screen(Protocol):
+    """Bounds candidates from above for B contexts at once."""
+
+    def upper(self, rows: Rows) -> Tensor:
+        """The score of context b and candidate n is at most the result (B, n)."""
+
+
+def quantised(vectors: Tensor) -> Rows:
+    """Candidates (n, d) in 8 bits, one scale each, with what the rounding has changed."""
+    vectors = vectors.float()
+    scales = vectors.abs().amax(dim=1) / LARGEST_INT8  # (n,)
+    divisor = torch.where(scales > 0, scales, 1.0)[:, None]
+    steps = (vectors / divisor).round().clamp(-LARGEST_INT8, LARGEST_INT8)
+    kept = steps * scales[:, None]
+    norms, errors = kept.norm(dim=1), (vectors - kept).norm(dim=1)
+    return Rows(steps.to(torch.int8), scales, norms, errors)
+
+
+class IntegerScreen:
+    """Context vectors in 8-bit integers, one scale a context, against candidates in 8 bits."""
+
+    def __init__(self, contexts: Tensor) -> None:
+        contexts = repeated(contexts)  # (B, m, d)
+        self._shape = contexts.shape
+        self._scales = contexts.abs().amax(dim=(1, 2)).clamp_min(1e-30) / LARGEST_INT8
+        rounded = (contexts / self._scales[:, None, None]).round()
+        rest = contexts - rounded * self._scales[:, None, None]
+        self._rest = largest_norm(rest)  # (B,)
+        self._norms = largest_norm(contexts)
+        self._values = rounded.to(torch.int8).flatten(0, 1).T.contiguous()  # (d, B m)
+
+    def upper(self, rows: Rows) -> Tensor:
+        """(B, n). `rows.values` is int8."""
+        num_contexts, num_vectors, dimension = self._shape
+        bounds = torch.empty(num_contexts, len(rows.values))
+        for start in range(0, len(rows.values), SCREEN_ROWS):
+            part = rows.values[start : start + SCREEN_ROWS]
+            sums = torch._int_mm(part, self._values)  # (n, B m), exact
+            largest = sums.view(len(part), num_contexts, num_vectors).amax(2)
+            bounds[:, start : start + len(part)] = largest.T
+        if rows.scales is not None:
+            bounds *= rows.scales
+        bounds *= self._scales[:, None]
+        slack = self._rest + self._norms * (4 * dimension * FLOAT32_STEP)
+        bounds.addcmul_(rows.norms[None], slack[:, None])
+        if rows.errors is not None:
+            bounds.addcmul_(rows.errors[None], self._norms[:, None])
+        return bounds
+
+
+class FloatScreen:
+    """Products in bfloat16 or float32; candidates of any type but 8-bit integers."""
+
+    def __init__(self, contexts: Tensor, dtype: torch.dtype) -> None:
+        contexts = repeated(contexts)  # (B, m, d)
+        self._shape = contexts.shape
+        self._dtype = dtype
+        rounded = contexts.to(dtype)
+        dimension = contexts.shape[2]
+        norms = largest_norm(contexts)  # (B,)
+        share = 4 * dimension * FLOAT32_STEP
+        if dtype == torch.bfloat16:
+            share += 2 * BFLOAT16_STEP  # the candidate, and the logit itself
+        self._slack = largest_norm(contexts - rounded.float()) + norms * share
+        self._product = product(rounded.flatten(0, 1), SCREEN_ROWS)
+
+    def upper(self, rows: Rows) -> Tensor:
+        """(B, n). `rows.errors` are not looked at: the values must be the candidates."""
+        num_contexts, num_vectors, _ = self._shape
+        bounds = torch.empty(num_contexts, len(rows.values))
+        for start in range(0, len(rows.values), SCREEN_ROWS):
+            part = rows.values[start : start + SCREEN_ROWS].to(self._dtype)
+            logits = self._product(part)  # (n, B m)
+            largest = logits.view(len(part), num_contexts, num_vectors).amax(2)
+            bounds[:, start : start + len(part)] = largest.T
+        if rows.scales is not None:
+            bounds *= rows.scales
+        return bounds.addcmul_(rows.norms[None], self._slack[:, None])
+
+
+def repeated(contexts: Tensor) -> Tensor:
+    """Contexts (B, m, d) in float32 with rows of zeros, which are no vectors, replaced by a copy
+    of another of the same context: the largest logit stays the largest.
+    """
+    contexts = contexts.float()
+    there = (contexts != 0).any(dim=2)  # (B, m)
+    if bool(there.all()):
+        return contexts
+    first = there.int().argmax(dim=1)  # (B,); 0 where there is none
+    stand_in = contexts[torch.arange(len(contexts)), first]  # (B, d)
+    return torch.where(there[:, :, None], contexts, stand_in[:, None, :])
+
+
+def largest_norm(vectors: Tensor) -> Tensor:
+    """The largest norm among the vectors of each context: (B, m, d) → (B,)."""
+    return vectors.norm(dim=2).amax(dim=1)
