@@ -87,9 +87,19 @@ class Selector:
         self.num_scored = 0
         self._scorer = scorer
         self._gather = gather
+        self._early: RowNumbers = np.empty(0, np.int64)
+
+    def begin(self, rows: RowNumbers) -> None:
+        """Score rows (n,), each given once, ahead of all others, whatever their bounds."""
+        self._early = np.sort(rows)
+        self.score(self._early)
 
     def offer(self, bounds: Scores, start: int) -> None:
         """Take the bounds (n,) of the rows from `start`; NaN leaves a row out."""
+        first, last = np.searchsorted(self._early, (start, start + len(bounds)))
+        if first < last:
+            bounds = bounds.copy()
+            bounds[self._early[first:last] - start] = np.nan
         places = np.flatnonzero(bounds >= self.best.threshold)
         at_once = max(FEWEST_AT_ONCE, 2 * self.best.top_k)
         while len(places):

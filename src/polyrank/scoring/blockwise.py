@@ -9,7 +9,7 @@ Letters: B contexts, m vectors of each, N candidates, d dimensions.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -45,11 +45,13 @@ def best_rows(
     blocks: Iterable[Block],
     gather: Gather,
     best: list[Best],
+    early: Sequence[RowNumbers] = (),
 ) -> list[Ranked]:
     """The best rows of all blocks for each context (B, m, d); one `Best` for each context.
 
-    All blocks hold the same type of values. `gather` gives the vectors that are scored. Raises
-    ModelError if a context's vectors are not numbers.
+    All blocks hold the same type of values. `gather` gives the vectors that are scored. `early`
+    are rows of each context to score first, which may be in no block. Raises ModelError if a
+    context's vectors are not numbers.
     """
     if not bool(contexts.isfinite().all()):
         raise ModelError(
@@ -63,11 +65,13 @@ def best_rows(
     groups = context_groups(contexts)
     screens: list[Screen] = []
     with torch.inference_mode():
-        for start, rows, allowed in blocks:
-            screens = screens or [screen_for(group, rows.values.dtype) for group in groups]
+        for selector, rows in zip(selectors, early, strict=False):
+            selector.begin(rows)
+        for start, part, allowed in blocks:
+            screens = screens or [screen_for(group, part.values.dtype) for group in groups]
             place = 0
             for screen in screens:
-                for bounds in screen.upper(rows).numpy():  # (n,)
+                for bounds in screen.upper(part).numpy():  # (n,)
                     if allowed is not None:
                         bounds = np.where(allowed, bounds, np.nan)
                     selectors[place].offer(bounds, start)
@@ -95,7 +99,16 @@ def top_k(
     """The best k of candidates (N, d) for each context (B, m, d); ties by the larger row.
 
     Candidates of any floating type; their scores are those of `poly_scores` in float32, to 1e-4.
+    On a GPU every candidate is scored in one fused pass, in the type of the candidates.
     """
+    if candidates.is_cuda:
+        from polyrank.scoring.fused import fused_top_k  # needs Triton, which CUDA's torch brings
+
+        values, found = fused_top_k(contexts.to(candidates.device), candidates, k, attention)
+        return [
+            Ranked(*each, len(candidates))
+            for each in zip(found.tolist(), values.tolist(), strict=True)
+        ]
 
     def gather(rows: RowNumbers) -> Tensor:
         return candidates[torch.from_numpy(rows)].float()

@@ -30,9 +30,8 @@ class ExactScorer:
 
     def __init__(self, vectors: Tensor, attention: Attention) -> None:
         there = vectors[(vectors != 0).any(dim=1)].float()
-        self._vectors = there if len(there) else vectors[:1].float()  # (m, d)
         self._scale = temperature(attention, vectors.shape[1])
-        self._product = self._best_product()
+        self._product = context_product(there if len(there) else vectors[:1].float(), CHUNK)
 
     def scores(self, candidates: Tensor) -> Tensor:
         """(n, d) float32 → (n,) float32."""
@@ -50,13 +49,17 @@ class ExactScorer:
             return logits[:, 0]
         return ((logits * self._scale).softmax(dim=1) * logits).sum(dim=1)
 
-    def _best_product(self) -> Product:
-        """The product (n, d) → (n, m): at once, or through the factor where that is cheaper."""
-        count, dimension = self._vectors.shape
-        if count > 1:
-            rank = numerical_rank(self._vectors)
-            if rank * (count + dimension) <= FACTOR_GAIN * count * dimension:
-                factor = factorise(self._vectors, rank)
-                first, second = product(factor.basis, CHUNK), product(factor.weights, CHUNK)
-                return lambda candidates: second(first(candidates))
-        return product(self._vectors, CHUNK)
+
+def context_product(vectors: Tensor, rows: int) -> Product:
+    """The product (n, d) → (n, m) with a context's vectors (m, d), in float32.
+
+    At once, or through the factor where that is cheaper.
+    """
+    count, dimension = vectors.shape
+    if count > 1:
+        rank = numerical_rank(vectors)
+        if rank * (count + dimension) <= FACTOR_GAIN * count * dimension:
+            factor = factorise(vectors, rank)
+            first, second = product(factor.basis, rows), product(factor.weights, rows)
+            return lambda candidates: second(first(candidates))
+    return product(vectors, rows)

@@ -18,6 +18,7 @@ import torch
 from torch import Tensor
 
 from polyrank.products import product
+from polyrank.scoring.exact import context_product
 
 BFLOAT16_STEP = 1.01 * 2.0**-8
 """Rounding to bfloat16 changes a number by less than this share of it."""
@@ -77,9 +78,11 @@ class IntegerScreen:
         """(B, n). `rows.values` is int8."""
         num_contexts, num_vectors, dimension = self._shape
         bounds = torch.empty(num_contexts, len(rows.values))
+        results = torch.empty(SCREEN_ROWS, self._values.shape[1], dtype=torch.int32)
         for start in range(0, len(rows.values), SCREEN_ROWS):
             part = rows.values[start : start + SCREEN_ROWS]
-            sums = torch._int_mm(part, self._values)  # (n, B m), exact
+            sums = results[: len(part)]  # one buffer stays in cache
+            torch._int_mm(part, self._values, out=sums)  # (n, B m), exact
             largest = sums.view(len(part), num_contexts, num_vectors).amax(2)
             bounds[:, start : start + len(part)] = largest.T
         if rows.scales is not None:
@@ -106,7 +109,9 @@ class FloatScreen:
         if dtype == torch.bfloat16:
             share += 2 * BFLOAT16_STEP  # the candidate, and the logit itself
         self._slack = largest_norm(contexts - rounded.float()) + norms * share
-        self._product = product(rounded.flatten(0, 1), SCREEN_ROWS)
+        single = len(contexts) == 1 and dtype == torch.float32
+        make = context_product if single else product
+        self._product = make(rounded.flatten(0, 1), SCREEN_ROWS)
 
     def upper(self, rows: Rows) -> Tensor:
         """(B, n). `rows.errors` are not looked at: the values must be the candidates."""
