@@ -1,10 +1,19 @@
 import errno
 import os
+import sys
 
 import pytest
 
+from polyrank import storage
 from polyrank.errors import StorageError, UsageError
-from polyrank.storage import replaced_folder, require_replaceable, write_text
+from polyrank.storage import (
+    exclusive,
+    names_file,
+    replaced_folder,
+    require_replaceable,
+    swap_folders,
+    write_text,
+)
 
 
 def names(folder):
@@ -70,9 +79,50 @@ def test_a_swap_that_fails_puts_the_old_folder_back(tmp_path, monkeypatch):
         rename(source, target)
 
     monkeypatch.setattr(os, "rename", fail_second)
+    monkeypatch.setattr(storage, "exchange", lambda *_: False)
     with pytest.raises(StorageError), replaced_folder(place) as fresh:
         (fresh / "new").write_text("")
     assert names(place) == ["old"]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems rename twice")
+def test_folders_change_places_with_no_moment_without_one(tmp_path, monkeypatch):
+    for name in ("fresh", "place"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / name).write_text("")
+    monkeypatch.setattr(os, "rename", lambda *_: pytest.fail("renamed"))
+    swap_folders(tmp_path / "fresh", tmp_path / "place")
+    assert names(tmp_path) == ["place"]
+    assert names(tmp_path / "place") == ["fresh"]
+
+
+def test_a_lock_is_held_by_one(tmp_path):
+    lock = tmp_path / "lock"
+    with exclusive(lock, "Held.", "Wait."):
+        with pytest.raises(UsageError, match=r"Held\. Wait\."), exclusive(lock, "Held.", "Wait."):
+            pass
+        # a folder that was replaced has another lock
+        lock.unlink()
+        with exclusive(lock, "Held.", "Wait."):
+            pass
+    with exclusive(lock, "Held.", "Wait."):
+        pass
+
+
+def test_a_lock_whose_file_was_replaced_meanwhile_is_taken_again(tmp_path, monkeypatch):
+    lock = tmp_path / "lock"
+    seen = []
+
+    def replaced_once(path, descriptor):
+        if not seen:
+            path.unlink()
+            path.touch()
+        seen.append(names_file(path, descriptor))
+        return seen[-1]
+
+    monkeypatch.setattr(storage, "names_file", replaced_once)
+    with exclusive(lock, "Held.", "Wait."):
+        assert seen == [False, True]
 
 
 def test_only_its_own_kind_is_replaceable(tmp_path):

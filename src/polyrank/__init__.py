@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from polyrank.models.poly_encoder import PolyEncoder
     from polyrank.records import Candidate, Example, Hit
     from polyrank.retrieval.index import Index
+    from polyrank.retrieval.pipeline import RetrieveRerank
 
 __all__ = [
     "BiEncoder",
@@ -28,6 +29,7 @@ __all__ = [
     "Index",
     "PolyEncoder",
     "PolyrankError",
+    "RetrieveRerank",
     "__version__",
     "evaluate",
     "load_model",
@@ -42,6 +44,7 @@ _HOMES = {
     "Index": "retrieval.index",
     "PolyEncoder": "models.poly_encoder",
     "PolyrankError": "errors",
+    "RetrieveRerank": "retrieval.pipeline",
     "__version__": "_version",
     "evaluate": "evaluation.evaluate",
     "load_model": "models.checkpoint",

@@ -18,6 +18,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 
 class PolyrankError(Exception):
@@ -29,6 +30,17 @@ class PolyrankError(Exception):
         self.problem = problem
         self.remedy = remedy
         super().__init__(f"{problem} {remedy}")
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """What pickle needs, since errors cross from one process to another."""
+        return restored, (type(self), str(self), dict(self.__dict__))
+
+
+def restored(kind: type[PolyrankError], message: str, state: dict[str, Any]) -> PolyrankError:
+    """An error that comes from another process."""
+    error = kind.__new__(kind, message)
+    error.__dict__.update(state)
+    return error
 
 
 class InputError(PolyrankError):

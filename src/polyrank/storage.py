@@ -12,6 +12,9 @@ from pathlib import Path
 
 from polyrank.errors import StorageError, UsageError
 
+AT_FDCWD = -100
+RENAME_EXCHANGE = 2
+
 
 @contextlib.contextmanager
 def storage_errors(path: Path) -> Iterator[None]:
@@ -64,10 +67,38 @@ def require_replaceable(path: Path, marker: str, kind: str) -> None:
 
 
 def swap_folders(fresh: Path, path: Path) -> None:
-    """Put `fresh` in the place of `path`; what stood there is removed last."""
+    """Put `fresh` in the place of `path`; what stood there is removed last.
+
+    Where the system can exchange two names at once, there is no moment without a folder at `path`.
+    """
     if not path.exists():
         os.rename(fresh, path)
-        return
+    elif exchange(fresh, path):
+        synchronise_folder(path.parent)
+        shutil.rmtree(fresh, ignore_errors=True)
+    else:
+        rename_twice(fresh, path)
+    synchronise_folder(path.parent)
+
+
+def exchange(first: Path, second: Path) -> bool:
+    """Exchange two names at once; false, and nothing done, where the system cannot.
+
+    Linux's renameat2, which Python does not offer.
+    """
+    import ctypes
+
+    try:
+        renameat2 = ctypes.CDLL(None, use_errno=True).renameat2
+    except (OSError, AttributeError, TypeError):
+        return False
+    here = ctypes.c_int(AT_FDCWD)
+    names = [ctypes.c_char_p(os.fsencode(path)) for path in (first, second)]
+    return bool(renameat2(here, names[0], here, names[1], ctypes.c_uint(RENAME_EXCHANGE)) == 0)
+
+
+def rename_twice(fresh: Path, path: Path) -> None:
+    """Move the folder at `path` aside and `fresh` to its place; back again if that fails."""
     old = Path(tempfile.mkdtemp(prefix=f".{path.name}.old-", dir=path.parent))
     os.rename(path, old / path.name)
     try:
@@ -79,10 +110,63 @@ def swap_folders(fresh: Path, path: Path) -> None:
         shutil.rmtree(old, ignore_errors=True)
 
 
+def discard(folder: Path, place: Path) -> None:
+    """Remove a folder beside `place`, whose name others may take at the same moment."""
+    with contextlib.suppress(OSError):
+        old = Path(tempfile.mkdtemp(prefix=f".{place.name}.old-", dir=place.parent))
+        with contextlib.suppress(OSError):
+            os.rename(folder, old / folder.name)
+        shutil.rmtree(old, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def exclusive(lock: Path, problem: str, remedy: str) -> Iterator[None]:
+    """Hold a lock file, made if it is not there; UsageError if another process holds it.
+
+    The system lets go of it when the process ends, however it ends.
+    """
+    try:
+        import fcntl
+    except ImportError:  # Windows: nobody guards the folder
+        yield
+        return
+    while True:
+        with storage_errors(lock):
+            lock.parent.mkdir(parents=True, exist_ok=True)
+            handle = open(lock, "ab")  # noqa: SIM115 - closed below
+        with handle:
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise UsageError(problem, remedy) from None
+            if names_file(lock, handle.fileno()):
+                yield
+                return
+
+
+def names_file(path: Path, descriptor: int) -> bool:
+    """Whether `path` is still the name of an open file, and not of one that took its place."""
+    try:
+        return os.path.samestat(path.stat(), os.fstat(descriptor))
+    except FileNotFoundError:
+        return False
+
+
 def synchronise(file: Path) -> None:
     """Ask the system to put the file on the disk itself."""
     with open(file, "rb") as handle:
         os.fsync(handle.fileno())
+
+
+def synchronise_folder(folder: Path) -> None:
+    """Ask the system to put the names in a folder on the disk itself."""
+    if os.name != "posix":
+        return
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def write_text(path: Path, text: str) -> None:
@@ -94,6 +178,7 @@ def write_text(path: Path, text: str) -> None:
             fresh.write_text(text, encoding="utf-8")
             synchronise(fresh)
             os.replace(fresh, path)
+            synchronise_folder(path.parent)
         finally:
             fresh.unlink(missing_ok=True)
 

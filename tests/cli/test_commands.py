@@ -15,12 +15,14 @@ import torch
 
 from polyrank.cli.main import commands, run
 from polyrank.records import Hit
+from polyrank.retrieval.results import Found, SearchReport, SearchResults
 
 
 class LengthCross:
     """Scores a pair by the length of the candidate."""
 
     token_budget = 1
+    config = SimpleNamespace(architecture="cross", task="rank")
 
     def score_pairs(self, pairs: Sequence[Any], *, progress: bool = False) -> torch.Tensor:
         return torch.tensor([float(len(text)) for _, text in pairs])
@@ -28,6 +30,7 @@ class LengthCross:
 
 class FakeIndex:
     opened: dict[str, Any]
+    asked: dict[str, Any]
 
     def __init__(self) -> None:
         self.model = LengthCross()
@@ -37,7 +40,7 @@ class FakeIndex:
 
     @classmethod
     def build(cls, model: Any, candidates: Path, path: Path, **options: Any) -> FakeIndex:
-        if options == {"copy_model": False}:
+        if not options["copy_model"]:
             raise KeyboardInterrupt
         return cls()
 
@@ -46,9 +49,16 @@ class FakeIndex:
         cls.opened = {"path": path, "model": model, **options}
         return cls()
 
-    def search(self, contexts: list[Any], top_k: int = 10) -> list[list[Hit]]:
+    def search(
+        self, contexts: list[Any], top_k: int = 10, *, exact: bool = False, where: str | None = None
+    ) -> SearchResults:
         assert top_k <= 1234
-        return [[Hit("7", 0.5, "line\n" * 200), Hit("b", -1.0, "short")][:top_k] for _ in contexts]
+        FakeIndex.asked = {"top_k": top_k, "exact": exact, "where": where}
+        hits = [Hit("b", 0.5, "short"), Hit("7", -1.0, "line\n" * 200)][:top_k]
+        report = SearchReport(
+            strategy="bounded", num_candidates=1000, num_scored=9, certified=exact
+        )
+        return SearchResults(Found(hits, report) for _ in contexts)
 
 
 @pytest.fixture(autouse=True)
@@ -138,7 +148,16 @@ def test_index(capsys: pytest.CaptureFixture[str]) -> None:
 def test_search(capsys: pytest.CaptureFixture[str]) -> None:
     found = answer(capsys, "search", "i", "one", "two, three", "-k", "1", "--device", "cpu")
     assert [result["context"] for result in found["results"]] == ["one", "two, three"]
-    assert found["results"][0]["hits"] == [{"id": "7", "score": 0.5, "text": "line\n" * 200}]
+    assert found["results"][0] == {
+        "context": "one",
+        "hits": [{"id": "b", "score": 0.5, "text": "short"}],
+        "strategy": "bounded",
+        "num_candidates": 1000,
+        "num_scored": 9,
+        "certified": False,
+        "num_reranked": 0,
+    }
+    assert FakeIndex.asked == {"top_k": 1, "exact": False, "where": None}
     opened = {"path": Path("i"), "model": None, "device": "cpu", "dtype": "auto"}
     assert FakeIndex.opened == opened
 
@@ -146,8 +165,33 @@ def test_search(capsys: pytest.CaptureFixture[str]) -> None:
 def test_search_for_a_dialogue_shows_short_texts(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["search", "i", "--turn", "hello, you", "--turn", "yes?"], commands()) == 0
     out = capsys.readouterr().out
-    assert out.startswith("> hello, you\n> yes?\n   1.    0.5000  [7] line line")
+    assert out.startswith("> hello, you\n> yes?\n   1.    0.5000  [b] short\n")
+    assert "   2.   -1.0000  [7] line line" in out
+    assert out.endswith("\n      scored 9 of 1,000 candidates, approximate\n\n")
     assert max(map(len, out.splitlines())) < 330
+
+
+def test_search_reranks(capsys: pytest.CaptureFixture[str], fakes: LengthCross) -> None:
+    arguments = ["search", "i", "one", "two", "--rerank", "cross", "--batch-tokens", "99"]
+    found = answer(capsys, *arguments, "--exact", "--filter", 'lang == "en"')
+    assert FakeIndex.asked == {"top_k": 100, "exact": True, "where": 'lang == "en"'}
+    assert fakes.token_budget == 99
+    for result in found["results"]:
+        assert [(hit["id"], hit["score"]) for hit in result["hits"]] == [("7", 1000.0), ("b", 5.0)]
+        assert (result["certified"], result["num_reranked"]) == (True, 2)
+    assert run([*arguments, "--rerank-top", "30", "-k", "1"], commands()) == 0
+    assert FakeIndex.asked["top_k"] == 30
+    out = capsys.readouterr().out
+    assert out.startswith("> one\n   1. 1000.0000  [7] line")
+    assert "[b]" not in out
+    assert "scored 9 of 1,000 candidates, approximate; reranked 2\n" in out
+
+
+def test_search_warns_of_an_option_without_effect(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["search", "i", "x", "--rerank-top", "5"], commands()) == 0
+    assert capsys.readouterr().err == "Warning: --rerank-top has no effect without --rerank.\n"
+    assert run(["search", "i", "x", "--rerank", "c", "--rerank-top", "0"], commands()) == 2
+    assert "--rerank-top must be at least 1, got 0" in capsys.readouterr().err
 
 
 def test_search_reads_standard_input(

@@ -7,7 +7,10 @@ import lzma
 import pytest
 
 from polyrank.cli.main import commands, run
-from polyrank.retrieval import shard
+from polyrank.models.checkpoint import load_model
+from polyrank.retrieval.index import Index
+from polyrank.retrieval.store import shard
+from tiny_encoders import load_variant
 
 WORDS = ["file", "disk", "kernel", "driver", "wifi", "sound", "screen", "index", "list", "sort"]
 TINY = ["--batch-size", "8", "--max-steps", "2", "--num-negatives", "2", "--device", "cpu"]
@@ -95,6 +98,72 @@ def test_search_gives_ten_or_all(trained, tmp_path, capsys):
     code, out, _ = polyrank(capsys, "search", tmp_path / "few", "--turn", "a", "--turn", "b")
     assert code == 0
     assert "2." in out
+
+
+@pytest.fixture(scope="module")
+def cross(bert, tmp_path_factory):
+    """A saved cross-encoder."""
+    folder = tmp_path_factory.mktemp("cross") / "model"
+    load_variant("cross", bert).save_pretrained(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def years(trained, tmp_path_factory):
+    """An index of forty candidates with a year each."""
+    folder = tmp_path_factory.mktemp("years")
+    records = [
+        {"id": f"c{n}", "text": f"the {WORDS[n % 10]} number {n}", "metadata": {"year": 2000 + n}}
+        for n in range(40)
+    ]
+    data, index = write(folder / "candidates.jsonl", records), folder / "index"
+    arguments = ["index", trained[0], "--candidates", data, "--output", index, "--device", "cpu"]
+    assert run([str(argument) for argument in arguments], commands()) == 0
+    return index
+
+
+def test_search_then_rerank(years, cross, capsys):
+    model = load_model(cross, device="cpu")
+    index = Index.open(years, device="cpu")
+    arguments = ["search", years, "how do i read a file", "--rerank", cross, "--device", "cpu"]
+    for where, count in (("year >= 2030", 10), ("year in [2003, 2005]", 2), ("year > 3000", 0)):
+        code, out, _ = polyrank(
+            capsys, *arguments, "--rerank-top", "6", "-k", "4", "--filter", where, "--json"
+        )
+        assert code == 0
+        [result] = json.loads(out)["results"]
+        [retrieved] = index.search(["how do i read a file"], 6, where=where)
+        assert result["num_reranked"] == len(retrieved) == min(count, 6)
+        assert result["num_candidates"] == count
+        texts = [hit.text for hit in retrieved]
+        expected = model.rank("how do i read a file", texts, top_k=min(count, 4)) if texts else []
+        assert [hit["text"] for hit in result["hits"]] == [hit.text for hit in expected]
+        assert [hit["score"] for hit in result["hits"]] == pytest.approx(
+            [hit.score for hit in expected], abs=1e-4
+        )
+    code, out, _ = polyrank(capsys, *arguments, "--exact")
+    assert code == 0
+    assert "of 40 candidates, certified; reranked 40" in out
+
+
+def test_search_refuses_what_cannot_rerank_or_filter(bert, trained, years, cross, tmp_path, capsys):
+    classes = tmp_path / "classes"
+    load_variant("cross", bert, task="classify").save_pretrained(classes)
+    wrong = [
+        (["--rerank", tmp_path / "none"], f"There is no model at {tmp_path / 'none'}"),
+        (["--rerank", years], f"{years} is no saved model"),
+        (["--rerank", trained[0]], "must be a cross-encoder, got a poly-encoder"),
+        (["--rerank", classes], "with the task 'rank', got one with 'classify'"),
+        (["--rerank", cross, "--rerank-top", "0"], "--rerank-top must be at least 1, got 0"),
+        (["--rerank", cross, "-k", "41"], "40, got 41"),
+        (["--filter", "year >="], "The filter 'year >=' cannot be read"),
+        (["--filter", "yaer > 2003"], "'year'"),
+        (["--filter", 'year == "new"', "--rerank", cross], "year"),
+    ]
+    for arguments, message in wrong:
+        code, _, err = polyrank(capsys, "search", years, "x", "--device", "cpu", *arguments)
+        assert code == 2
+        assert message in err
 
 
 def bad_files(folder):

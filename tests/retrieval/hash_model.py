@@ -1,11 +1,14 @@
 """A model whose vectors are hashes of the texts: fast, deterministic, the same in every process."""
 
+import contextlib
 import hashlib
 import json
+import os
 from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
+import pytest
 import torch
 
 from polyrank.scoring.poly import poly_scores
@@ -61,7 +64,7 @@ class HashModel:
 
 def brute_force(model, candidates, contexts, top_k):
     """All scores at once, sorted in Python."""
-    vectors = model.encode_candidates([text for _, text in candidates])
+    vectors = model.encode_candidates([text for _, text, *_ in candidates])
     scores = model.score(model.encode_contexts(contexts), vectors).tolist()
     ranked = [
         sorted(zip(row, candidates, strict=True), key=lambda p: (p[0], p[1][0]), reverse=True)
@@ -72,6 +75,19 @@ def brute_force(model, candidates, contexts, top_k):
 
 def numbered(count):
     return [(f"id{i}", f"text number {i}") for i in range(count)]
+
+
+def pairs(candidates):
+    """Ids and texts."""
+    return [(candidate.id, candidate.text) for candidate in candidates]
+
+
+@contextlib.contextmanager
+def unflushed():
+    """Without waiting for the disk, which most properties do not need."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "fsync", lambda _: None)
+        yield
 
 
 def contents(folder):

@@ -9,19 +9,21 @@ from collections import namedtuple
 from pathlib import Path
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 import torch
-from hash_model import HashModel, contents, numbered
+from hash_model import HashModel, contents, numbered, pairs
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from polyrank.errors import DataError, ModelError, StorageError, UsageError
 from polyrank.records import Candidate
-from polyrank.retrieval import source as source_module
 from polyrank.retrieval.index import Index
-from polyrank.retrieval.store import build as build_module
-from polyrank.retrieval.store.build import Layout
-from polyrank.retrieval.store.shard import Shard, ShardWriter
+from polyrank.retrieval.source import Candidates
+from polyrank.retrieval.store import ids as ids_module
+from polyrank.retrieval.store import writing as writing_module
+from polyrank.retrieval.store.manifest import Layout
+from polyrank.retrieval.store.shard import ShardWriter
 from polyrank.retrieval.store.strings import Strings, StringsWriter
 
 SMALL = Layout(block_rows=10, shard_rows=30)
@@ -56,8 +58,8 @@ def test_files_lists_and_streams_make_the_same_index(tmp_path):
     made = []
     for number, source in enumerate(sources):
         index = Index.build(HashModel(), source, tmp_path / str(number), layout=SMALL)
-        assert len(index) == index.manifest.count == 75
-        assert list(index) == candidates
+        assert len(index) == index.engine.manifest.count == 75
+        assert pairs(index) == candidates
         index.verify()
         made.append(contents(index.path))
     assert all(each == made[0] for each in made)
@@ -67,20 +69,23 @@ def test_files_lists_and_streams_make_the_same_index(tmp_path):
 
 def test_bare_texts_are_named_by_their_place(tmp_path):
     index = Index.build(HashModel(), ["a", "", "ü"], tmp_path / "index")
-    assert list(index) == [("0", "a"), ("1", ""), ("2", "ü")]
+    assert pairs(index) == [("0", "a"), ("1", ""), ("2", "ü")]
     file = tmp_path / "lines.txt"
     file.write_text("a\n\nb\n")
     index = Index.build(HashModel(), file, tmp_path / "index")
-    assert list(index) == [("1", "a"), ("3", "b")]
+    assert pairs(index) == [("1", "a"), ("3", "b")]
 
 
 def test_candidates_are_found_by_id(tmp_path):
     index = Index.build(HashModel(), numbered(75), tmp_path / "index", layout=SMALL)
     for identifier, text in numbered(75):
-        assert index.get(identifier) == (identifier, text)
+        assert index.get(identifier) == Candidate(identifier, text)
     assert index.get("nobody") is None
     assert index.get("\ud800") is None
-    assert index.cache.vector(70).tolist() == HashModel().vector("text number 70").tolist()
+    assert (
+        index.engine.cache.gather(np.array([70]))[0].tolist()
+        == HashModel().vector("text number 70").tolist()
+    )
 
 
 @pytest.mark.parametrize("error", [StopError, KeyboardInterrupt])
@@ -110,7 +115,7 @@ def test_a_killed_build_goes_on(tmp_path):
 import os, signal, sys
 sys.path[:0] = {[str(Path(__file__).parent)]!r}
 from hash_model import HashModel, numbered
-from polyrank.retrieval.store.build import Layout
+from polyrank.retrieval.store.manifest import Layout
 from polyrank.retrieval.index import Index
 model = HashModel()
 def before_block():
@@ -203,15 +208,14 @@ def test_duplicates_are_found_however_the_hashes_are_cut(tmp_path_factory, ids, 
     for start in range(0, len(ids), 7):
         writer = ShardWriter(folder / str(start))
         writer.extend([Candidate(identifier, "") for identifier in ids[start : start + 7]])
-        writer.finish()
-        shards.append(Shard(folder / str(start), len(ids[start : start + 7])))
+        shards.append(writer.finish())
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(source_module, "HASHES_AT_ONCE", at_once)
+        patch.setattr(ids_module, "HASHES_AT_ONCE", at_once)
         if len(set(ids)) == len(ids):
-            source_module.require_unique_ids(shards, ids)
+            ids_module.require_unique_ids(shards, Candidates(ids))
         else:
             with pytest.raises(DataError, match="given twice"):
-                source_module.require_unique_ids(shards, ids)
+                ids_module.require_unique_ids(shards, Candidates(ids))
 
 
 @pytest.mark.parametrize(
@@ -267,7 +271,7 @@ def test_a_full_disk_keeps_the_old_index(tmp_path, limit):
 
 def test_too_little_space_is_known_before_the_first_text_is_encoded(tmp_path, monkeypatch):
     usage = namedtuple("usage", "free")
-    monkeypatch.setattr(build_module.shutil, "disk_usage", lambda path: usage(75 * 8 * 4 - 1))
+    monkeypatch.setattr(writing_module.shutil, "disk_usage", lambda path: usage(75 * 8 * 4 - 1))
     model = HashModel()
     with pytest.raises(StorageError, match="need 0 MB more and the disk has 0 MB"):
         Index.build(model, numbered(75), tmp_path / "index", layout=SMALL)
@@ -296,7 +300,7 @@ def test_two_builds_of_one_index_do_not_mix(tmp_path):
 
     model.before_block = build_again
     index = Index.build(model, ["a"], tmp_path / "index")
-    assert list(index) == [("0", "a")]
+    assert pairs(index) == [("0", "a")]
 
 
 def test_what_a_swap_killed_halfway_left_is_removed(tmp_path):
@@ -313,7 +317,7 @@ def test_a_link_to_an_index_stays_a_link(tmp_path):
     os.symlink(tmp_path / "real", tmp_path / "link")
     Index.build(HashModel(), ["new"], tmp_path / "link")
     assert (tmp_path / "link").is_symlink()
-    assert list(Index.open(tmp_path / "real", HashModel())) == [("0", "new")]
+    assert pairs(Index.open(tmp_path / "real", HashModel())) == [("0", "new")]
 
 
 def test_models_without_vectors_are_refused(tmp_path):

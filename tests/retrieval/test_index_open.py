@@ -5,21 +5,20 @@ import subprocess
 import sys
 from pathlib import Path
 
-import numpy as np
 import pytest
 from hash_model import HashModel, numbered
 
 from polyrank.errors import IndexFolderError, UsageError
-from polyrank.retrieval import index as index_module
+from polyrank.retrieval import maker as maker_module
 from polyrank.retrieval.index import Index
-from polyrank.retrieval.store.build import Layout
+from polyrank.retrieval.store.manifest import Layout, checksum_of
 
 SMALL = Layout(block_rows=10, shard_rows=30)
 
 
 @pytest.fixture
 def loading(monkeypatch):
-    monkeypatch.setattr(index_module, "load_model", HashModel.load)
+    monkeypatch.setattr(maker_module, "load_model", HashModel.load)
 
 
 @pytest.fixture
@@ -29,12 +28,13 @@ def index(tmp_path):
 
 def change_manifest(index, **values):
     path = index.path / "manifest.json"
-    path.write_text(json.dumps(json.loads(path.read_text()) | values))
+    plain = json.loads(path.read_text()) | values
+    path.write_text(json.dumps(plain | {"checksum": checksum_of(plain)}))
 
 
 def test_opened_again_it_finds_the_same(index):
     opened = Index.open(index.path, HashModel(4))
-    assert opened.manifest == index.manifest
+    assert opened.engine.manifest == index.engine.manifest
     assert opened.search(["a", "b"], 75) == index.search(["a", "b"], 75)
 
 
@@ -62,15 +62,13 @@ print(json.dumps(hits))
 
 
 def test_vectors_are_mapped_and_not_read(index):
-    for shard in index.cache.shards:
-        assert isinstance(shard.vectors(index.manifest.dimension), np.memmap)
-    whole = list(index.cache.blocks(64))
+    whole = list(index.engine.cache.blocks(64))
     assert [(block.start, block.rows) for block in whole] == [(0, 30), (30, 30), (60, 15)]
     assert {len(block.vectors) for block in whole} == {64}
-    mapped = Index.build(HashModel(), numbered(128), index.path.parent / "even").cache
-    for vectors in mapped._vectors:
-        (block,) = mapped.blocks(128)
-        assert block.vectors.data_ptr() == vectors.ctypes.data
+    mapped = Index.build(HashModel(), numbered(128), index.path.parent / "even").engine.cache
+    (block,) = mapped.blocks(128)
+    assert block.vectors.data_ptr() == mapped.vectors[0].components.data_ptr()
+    assert mapped.vectors[0].components.data_ptr() == mapped.vectors[0].mapped.ctypes.data
 
 
 @pytest.mark.usefixtures("loading")
@@ -149,12 +147,13 @@ def test_what_is_no_index_is_refused(tmp_path):
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        ({"version": 2}, "format version 2; this polyrank reads 1"),
+        ({"version": 3}, r"format version 3; .* reads 2\. .* that version or a newer one"),
+        ({"version": 1}, r"format version 1; .* reads 2\. .* or build the index again"),
         ({"count": 74}, "75 rows, not 74"),
         ({"count": "many"}, "damaged"),
         ({"model": {}}, "damaged"),
         ({"files": {"../x": {"bytes": 1, "sha256": ""}}}, r"'\.\./x' lies outside"),
-        ({"dtype": "int8"}, "are int8; this polyrank reads float32"),
+        ({"storage": "int4"}, "are int4; this polyrank reads float32, bfloat16, float16, int8"),
         ({"dimension": 9}, "cannot be opened|instead of"),
         ({"dimension": 7}, "instead of"),
     ],

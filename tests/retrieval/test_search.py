@@ -12,7 +12,7 @@ from polyrank.errors import ModelError, UsageError
 from polyrank.retrieval.index import Index
 from polyrank.retrieval.search import scan as search_module
 from polyrank.retrieval.search.scan import even_groups, search_exact
-from polyrank.retrieval.store.build import Layout
+from polyrank.retrieval.store.manifest import Layout
 
 CONTEXTS = ["what is it", "another", ["two", "turns"]]
 
@@ -52,7 +52,9 @@ def test_search_equals_brute_force(
             shard_rows=block_rows * blocks_a_shard,
         )
         encoded = model.encode_contexts(CONTEXTS)
-        found = search_exact(model.score, encoded, index.cache, top_k, block_rows=scored_rows)
+        found = search_exact(
+            model.score, encoded, index.engine.cache, top_k, block_rows=scored_rows
+        )
         padded = [*candidates, *((f"~{i}", "") for i in range(-len(candidates) % 64))]
         expected = [
             [hit for hit in row if not hit[0].startswith("~")][:top_k]
@@ -91,7 +93,9 @@ def test_ties_go_to_the_larger_id_across_blocks_and_at_the_last_place(tmp_path):
     expected = sorted((identifier for identifier, _ in candidates), reverse=True)
     for top_k in (1, 7, 149, 150):
         for block_rows in (1, 13, 64, 4096):
-            found = search_exact(model.score, encoded, index.cache, top_k, block_rows=block_rows)
+            found = search_exact(
+                model.score, encoded, index.engine.cache, top_k, block_rows=block_rows
+            )
             assert [each.id for each in found[0]] == expected[:top_k]
 
 

@@ -150,8 +150,8 @@ def spread(examples: list[Example], most: int) -> list[Example]:
 
 def write_candidates(path: Path, candidates: Iterable[Candidate]) -> None:
     """Write candidates as JSONL."""
-    lines = (json.dumps(c._asdict(), ensure_ascii=False) + "\n" for c in candidates)
-    write_text(path, "".join(lines))
+    rows = ({"id": candidate.id, "text": candidate.text} for candidate in candidates)
+    write_text(path, "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows))
 
 
 def train_model(

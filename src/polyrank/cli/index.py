@@ -1,36 +1,74 @@
-"""`polyrank index`: candidates to an index folder."""
+"""`polyrank index`: candidates to an index folder, and changes of one."""
 
 from __future__ import annotations
 
+import os
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING, Literal
 
 from polyrank.cli.command import command
-from polyrank.cli.models import ModelOptions, load
+from polyrank.cli.models import ModelOptions, load, set_batch_tokens
 from polyrank.cli.options import option, positional
 from polyrank.cli.output import Output
+from polyrank.errors import UsageError
+
+if TYPE_CHECKING:
+    from polyrank.retrieval.folder_engine import FolderEngine
+
+CHANGES = ("add", "delete", "compact", "verify")
+OF_BUILDING = ("candidates", "encoded", "output", "storage", "copy_model")
 
 
 @dataclass(frozen=True, kw_only=True)
 class IndexOptions(ModelOptions):
     """Options of `polyrank index`."""
 
-    model: Path = positional("MODEL", help="The folder of a saved bi- or poly-encoder.")
-    candidates: Path = option(
-        help="The candidates: one text a line, or JSONL of objects with text and, optionally, id."
+    model: Path = positional(
+        "MODEL|INDEX",
+        help="The folder of a saved bi- or poly-encoder, to make an index with; or the folder of "
+        "an index, to change or verify it.",
     )
-    output: Path = option(help="The folder of the index; an index that stands there is replaced.")
+    candidates: Path | None = option(
+        None,
+        help="Make an index of these candidates: one text a line, or JSONL of objects with text "
+        "and, optionally, id and metadata.",
+    )
+    encoded: Path | None = option(
+        None,
+        help="Make an index of the parts in this folder, which `polyrank encode` wrote; nothing "
+        "is encoded.",
+    )
+    output: Path | None = option(
+        None, help="The folder of the index to make; an index that stands there is replaced."
+    )
+    storage: Literal["float32", "bfloat16", "float16", "int8"] = option(
+        "float32", help="How the vectors are kept: in 4, 2, 2 or 1 byte a component."
+    )
     copy_model: bool = option(
         True, help="Keep a copy of the model in the index, or only name the model's folder."
     )
+    add: Path | None = option(None, help="Add the candidates of this file to the index, or none.")
+    replace: bool = option(
+        False, help="With --add: let a candidate take the place of the one with its id."
+    )
+    delete: Path | None = option(
+        None, help="Delete the candidates whose ids this file has, one a line, or none."
+    )
+    compact: bool = option(False, help="Free the space of deleted candidates and merge shards.")
+    verify: bool = option(False, help="Compare every file of the index with its checksum.")
 
 
 def interrupted(options: IndexOptions) -> str:
     """The words after Ctrl-C."""
+    if options.output is None:
+        return f"The index {options.model} is unchanged."
+    made = "vectors made so far" if options.encoded is None else "encoded parts"
     return (
-        f"What stood at {options.output} before is unchanged, and the vectors made so far are "
-        "kept: run the same command again to go on."
+        f"What stood at {options.output} before is unchanged, and the {made} are kept: run the "
+        "same command again to go on."
     )
 
 
@@ -38,13 +76,85 @@ def interrupted(options: IndexOptions) -> str:
 def index(options: IndexOptions, output: Output) -> None:
     """Encode candidates once and write them to an index that `polyrank search` opens.
 
-    The file may be of any size. An interrupted run goes on where it was when it is started again.
+    The file may be of any size. With --encoded, the parts that `polyrank encode` wrote become the
+    index. An interrupted run goes on where it was when it is started again.
+    An index can be changed: --add, --delete, --compact. A change that is interrupted leaves the
+    index as it was, and searches go on meanwhile.
     """
+    chosen = [name for name in CHANGES if getattr(options, name) not in (None, False)]
+    require_fit(options, chosen)
+    if not chosen:
+        build(options, output)
+        return
+    changes: dict[str, Callable[[IndexOptions, Output], None]] = {
+        "add": add,
+        "delete": delete,
+        "compact": compact,
+        "verify": verify,
+    }
+    changes[chosen[0]](options, output)
+
+
+def require_fit(options: IndexOptions, chosen: list[str]) -> None:
+    """Raise UsageError for options that do not go together."""
+    if len(chosen) > 1:
+        raise UsageError(
+            f"--{chosen[0]} and --{chosen[1]} are two changes.", "Run one after the other."
+        )
+    if options.replace and chosen != ["add"]:
+        raise UsageError("--replace goes with --add only.", "Leave it out.")
+    if chosen:
+        standard = IndexOptions(model=options.model)
+        for name in OF_BUILDING:
+            if getattr(options, name) != getattr(standard, name):
+                flag = "--no-copy-model" if name == "copy_model" else f"--{name}"
+                raise UsageError(
+                    f"{flag} is for making an index, and --{chosen[0]} changes one.",
+                    f"Leave one of them out; --{chosen[0]} needs the folder of an index only.",
+                )
+        return
+    require_sources(options)
+
+
+def require_sources(options: IndexOptions) -> None:
+    """Raise UsageError for options that do not say what to make an index of."""
+    if options.candidates is not None and options.encoded is not None:
+        raise UsageError(
+            "--candidates and --encoded are two sources of an index.", "Leave one of them out."
+        )
+    if options.encoded is not None and options.storage != IndexOptions.storage:
+        raise UsageError(
+            "--storage was chosen when the parts of --encoded were made.", "Leave it out."
+        )
+    for name in ("candidates", "output"):
+        if getattr(options, name) is None and (name == "output" or options.encoded is None):
+            raise UsageError(
+                f"polyrank index: --{name} is required and missing.",
+                "Give it; or, for an index that is there, one of: --add, --delete, --compact, "
+                "--verify.",
+            )
+
+
+def build(options: IndexOptions, output: Output) -> None:
+    """Make an index."""
     from polyrank.retrieval.index import Index
 
+    assert options.output is not None
     model = load(options.model, options)
     started = time.perf_counter()
-    built = Index.build(model, options.candidates, options.output, copy_model=options.copy_model)
+    if options.encoded is None:
+        assert options.candidates is not None
+        built = Index.build(
+            model,
+            options.candidates,
+            options.output,
+            copy_model=options.copy_model,
+            storage=options.storage,
+        )
+    else:
+        built = Index.assemble(
+            model, options.encoded, options.output, copy_model=options.copy_model
+        )
     seconds = time.perf_counter() - started
     output.say(f"{len(built):,} candidates in the index {options.output}, {seconds:.1f} s")
     output.say(f'Search it with: polyrank search {options.output} "your text"')
@@ -52,7 +162,94 @@ def index(options: IndexOptions, output: Output) -> None:
         {
             "index": options.output,
             "model": options.model,
+            "storage": options.storage if options.encoded is None else stored_as(options.output),
             "num_candidates": len(built),
             "seconds": seconds,
         }
     )
+
+
+def stored_as(index: Path) -> str:
+    """How the vectors of an index are kept."""
+    from polyrank.retrieval.store.manifest import read_manifest
+
+    return read_manifest(index).storage
+
+
+def add(options: IndexOptions, output: Output) -> None:
+    """Add candidates to an index."""
+    from polyrank.retrieval.index import Index
+
+    assert options.add is not None
+    started = time.perf_counter()
+    with Index.open(options.model, device=options.device, dtype=options.dtype) as opened:
+        set_batch_tokens(opened.model, options)
+        before = len(opened)
+        count = opened.add(options.add, replace=options.replace)
+        now = len(opened)
+    seconds = time.perf_counter() - started
+    replaced = before + count - now
+    output.say(
+        f"{count:,} candidates added to the index {options.model}, {replaced:,} of them in the "
+        f"place of others; it has {now:,}, {seconds:.1f} s"
+    )
+    output.result(
+        {
+            "index": options.model,
+            "num_added": count,
+            "num_replaced": replaced,
+            "num_candidates": now,
+            "seconds": seconds,
+        }
+    )
+
+
+def delete(options: IndexOptions, output: Output) -> None:
+    """Delete candidates from an index."""
+    from polyrank.retrieval.index import delete_listed
+
+    assert options.delete is not None
+    engine = open_engine(options)
+    count = delete_listed(engine, options.delete)
+    output.say(
+        f"{count:,} candidates deleted from the index {options.model}; it has {len(engine):,}"
+    )
+    output.result({"index": options.model, "num_deleted": count, "num_candidates": len(engine)})
+
+
+def compact(options: IndexOptions, output: Output) -> None:
+    """Free the space of deleted candidates."""
+    engine = open_engine(options)
+    before = engine.num_bytes
+    engine.compact()
+    freed = before - engine.num_bytes
+    output.say(f"{freed / 1e6:,.1f} MB freed; the index {options.model} has {len(engine):,}")
+    output.result({"index": options.model, "num_bytes_freed": freed, "num_candidates": len(engine)})
+
+
+def verify(options: IndexOptions, output: Output) -> None:
+    """Compare every file of an index with its checksum."""
+    engine = open_engine(options)
+    engine.verify()
+    engine.refresh()
+    files = len(engine.manifest.files)
+    output.say(
+        f"The index {options.model} is intact: {files:,} files, {engine.num_bytes / 1e6:,.1f} MB, "
+        f"are byte for byte what was written; {len(engine):,} candidates"
+    )
+    output.result(
+        {
+            "index": options.model,
+            "num_files": files,
+            "num_bytes": engine.num_bytes,
+            "num_candidates": len(engine),
+            "generation": engine.manifest.generation,
+        }
+    )
+
+
+def open_engine(options: IndexOptions) -> FolderEngine:
+    """The index without its model, which only adding needs."""
+    from polyrank.retrieval.folder_engine import FolderEngine
+
+    return FolderEngine(Path(os.path.realpath(options.model)))

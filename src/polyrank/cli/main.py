@@ -20,6 +20,7 @@ import typer
 from polyrank._version import __version__
 from polyrank.cli.command import Call, Command, InterruptError, add_command
 from polyrank.cli.demo import demo
+from polyrank.cli.encode import encode
 from polyrank.cli.evaluate import evaluate
 from polyrank.cli.index import index
 from polyrank.cli.search import search
@@ -40,7 +41,7 @@ QUIET = {
 
 def commands() -> tuple[Command[Any], ...]:
     """Every command, in the order of --help."""
-    return demo, train, evaluate, index, search
+    return demo, train, evaluate, encode, index, search
 
 
 def main() -> None:

@@ -7,15 +7,22 @@ import textwrap
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from polyrank.cli.command import command
 from polyrank.cli.models import ModelOptions, load, set_batch_tokens
 from polyrank.cli.options import option, positional
-from polyrank.cli.output import Output
+from polyrank.cli.output import Output, plain
+from polyrank.config import require
 from polyrank.errors import DataError, UsageError
-from polyrank.records import Hit
+from polyrank.records import Context, Hit
+
+if TYPE_CHECKING:
+    from polyrank.retrieval.index import Index
+    from polyrank.retrieval.results import SearchReport, SearchResults
 
 DEFAULT_TOP_K = 10
+DEFAULT_RERANK_TOP = 100
 SHOWN_LETTERS = 300
 STANDARD_INPUT = "-"
 
@@ -44,14 +51,44 @@ class SearchOptions(ModelOptions):
         help=f"How many candidates to give for each context; {DEFAULT_TOP_K} by default, or all "
         "where there are fewer.",
     )
+    exact: bool = option(
+        False,
+        help="Give the best, certified; without it an index may miss some where that is faster.",
+    )
+    filter: str | None = option(
+        None,
+        metavar="EXPRESSION",
+        help="Search only candidates whose metadata fit, for example: year >= 2020 and "
+        'topic in ["disk", "boot"].',
+    )
+    rerank: Path | None = option(
+        None,
+        metavar="CROSS",
+        help="The folder of a saved cross-encoder that puts what is found into order.",
+    )
+    rerank_top: int | None = option(
+        None,
+        help="How many candidates are found for --rerank, at least those of --top-k; "
+        f"{DEFAULT_RERANK_TOP} by default.",
+    )
     model: Path | None = option(
         None, help="The model that made the index, where the index does not keep it."
     )
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        top = self.rerank_top
+        require(top is None or top >= 1, "--rerank-top", "at least 1", top)
+
 
 @command("search", SearchOptions)
 def search(options: SearchOptions, output: Output) -> None:
-    """Find the candidates of an index that score highest for a context."""
+    """Find the candidates of an index that score highest for a context.
+
+    With --rerank, the scores of what is found are a cross-encoder's.
+    """
+    if options.rerank is None and options.rerank_top is not None:
+        output.warn("--rerank-top has no effect without --rerank.")
     contexts = list(contexts_of(options))
     if not contexts:
         raise UsageError("There is no text to search for.", "Give one, or lines on standard input.")
@@ -59,17 +96,38 @@ def search(options: SearchOptions, output: Output) -> None:
     from polyrank.retrieval.index import Index
 
     model = None if options.model is None else load(options.model, options)
-    opened = Index.open(options.index, model, device=options.device, dtype=options.dtype)
+    index = Index.open(options.index, model, device=options.device, dtype=options.dtype)
     if model is None:
-        set_batch_tokens(opened.model, options)
-    top_k = min(DEFAULT_TOP_K, len(opened)) if options.top_k is None else options.top_k
-    found = opened.search(contexts, top_k=top_k)
-    for context, hits in zip(contexts, found, strict=True):
+        set_batch_tokens(index.model, options)
+    found, num_reranked = find(index, contexts, options)
+    results = []
+    for context, hits, report, count in zip(
+        contexts, found, found.reports, num_reranked, strict=True
+    ):
         say_hits(context, hits, output)
-    results = [
-        {"context": context, "hits": hits} for context, hits in zip(contexts, found, strict=True)
-    ]
+        say_report(report, count, output)
+        results.append({"context": context, "hits": hits, **plain(report), "num_reranked": count})
     output.result({"index": options.index, "results": results})
+
+
+def find(
+    index: Index, contexts: Sequence[Context], options: SearchOptions
+) -> tuple[SearchResults, list[int]]:
+    """The hits of each context, and how many candidates the reranker read for it."""
+    top_k = min(DEFAULT_TOP_K, len(index)) if options.top_k is None else options.top_k
+    if options.rerank is None:
+        found = index.search(contexts, top_k, exact=options.exact, where=options.filter)
+        return found, [0] * len(found)
+
+    from polyrank.retrieval.pipeline import RetrieveRerank
+
+    num_candidates = DEFAULT_RERANK_TOP if options.rerank_top is None else options.rerank_top
+    reranker = load(options.rerank, options)
+    pipeline = RetrieveRerank(index, reranker, num_candidates=num_candidates)
+    reranked = pipeline.search(
+        contexts, top_k, exact=options.exact, where=options.filter, progress=True
+    )
+    return reranked, [len(hits) for hits in reranked.retrieved]
 
 
 def contexts_of(options: SearchOptions) -> Iterator[str | list[str]]:
@@ -109,4 +167,12 @@ def say_hits(context: str | list[str], hits: Sequence[Hit], output: Output) -> N
     for rank, hit in enumerate(hits, start=1):
         begun = textwrap.shorten(" ".join(hit.text.split()), SHOWN_LETTERS, placeholder=" …")
         output.say(f"{rank:>4}. {hit.score:9.4f}  [{hit.id}] {begun}")
+
+
+def say_report(report: SearchReport, num_reranked: int, output: Output) -> None:
+    """How the hits of one context were found, for people."""
+    words = f"scored {report.num_scored:,} of {report.num_candidates:,} candidates"
+    words += ", certified" if report.certified else ", approximate"
+    words += f"; reranked {num_reranked:,}" if num_reranked else ""
+    output.say(f"      {words}")
     output.say()

@@ -1,44 +1,88 @@
-"""Files of candidates: one text a line, or JSONL {"id", "text"}, to `Candidate` records."""
+"""Files of candidates: one text a line, or JSONL {"id", "text", "metadata"}, to `Candidate`s."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from itertools import islice
 from pathlib import Path
+from typing import Any
 
-from polyrank.data.files import base_suffix, read_json_lines, read_lines
+from polyrank.data.files import base_suffix, json_object, read_json_lines, read_lines
+from polyrank.data.metadata import as_metadata
 from polyrank.errors import DataError
 from polyrank.records import Candidate
 
 
-def read_candidates(path: str | Path) -> Iterator[Candidate]:
+def read_candidates(
+    path: str | Path, start: int = 0, stop: int | None = None
+) -> Iterator[Candidate]:
     """Yield the candidates of a file of any size, one by one.
 
-    A `.jsonl` file (also compressed) holds objects with "text" and, optionally, "id"; any other
-    file holds one text a line, and blank lines are passed over. Without an id, a candidate is
-    named by its line number. Raises DataError, with file and line.
+    A `.jsonl` file (also compressed) holds objects with "text" and, optionally, "id" and
+    "metadata"; any other file holds one text a line, and blank lines are passed over. Without an
+    id, a candidate is named by its line number. Only the places from `start` to before `stop` are
+    looked at, if given. Raises DataError, with file and line.
     """
     path = Path(path)
-    if base_suffix(path) not in (".jsonl", ".json", ".ndjson"):
-        for number, line in read_lines(path):
-            if line.strip():
-                yield Candidate(str(number), line)
-        return
-    for number, record in read_json_lines(path):
-        text = record.get("text")
-        if not isinstance(text, str):
-            found = "is missing" if text is None else f"is a {type(text).__name__}"
-            raise DataError(
-                f"The field 'text' {found}; the line has {', '.join(map(repr, record))}.",
-                'Write {"id": "…", "text": "…"} a line.',
-                path=path,
-                line=number,
-            )
-        identifier = record.get("id")
-        if identifier is not None and not isinstance(identifier, (str, int)):
-            raise DataError(
-                f"The field 'id' must be a text or a whole number, got {identifier!r}.",
-                "Change it, or leave it out to name the candidate by its line number.",
-                path=path,
-                line=number,
-            )
-        yield Candidate(str(number if identifier is None else identifier), text)
+    read = read_record if gives_ids(path) else read_text
+    lines = ((number, line) for number, line in read_lines(path) if line.strip())
+    for number, line in islice(lines, start, stop):
+        yield read(path, number, line)
+
+
+def read_text(path: Path, number: int, line: str) -> Candidate:
+    """The candidate of a line that is its text."""
+    return Candidate(str(number), line)
+
+
+def read_record(path: Path, number: int, line: str) -> Candidate:
+    """The candidate of a line of JSON. Raises DataError, with file and line."""
+    record = json_object(path, number, line)
+    blame = blaming(path, number)
+    text = record.get("text")
+    if not isinstance(text, str):
+        found = "is missing" if text is None else f"is a {type(text).__name__}"
+        raise blame(
+            f"The field 'text' {found}; the line has {', '.join(map(repr, record))}.",
+            'Write {"id": "…", "text": "…"} a line.',
+        )
+    identifier = record.get("id")
+    if identifier is not None and not isinstance(identifier, (str, int)):
+        raise blame(
+            f"The field 'id' must be a text or a whole number, got {identifier!r}.",
+            "Change it, or leave it out to name the candidate by its line number.",
+        )
+    metadata = as_metadata(record.get("metadata"), blame)
+    return Candidate(named(record, number), text, metadata)
+
+
+def read_ids(path: Path) -> Iterator[tuple[int, str]]:
+    """Yield (line number, id) of a file with one id a line; blank lines are passed over."""
+    for number, line in read_lines(path):
+        if line.strip():
+            yield number, line
+
+
+def lines_with_id(path: Path, identifier: str) -> list[int]:
+    """The lines of a file of candidates whose candidate has this id."""
+    if not gives_ids(path):
+        return [int(identifier)]
+    return [
+        number for number, record in read_json_lines(path) if named(record, number) == identifier
+    ]
+
+
+def gives_ids(path: Path) -> bool:
+    """Whether the lines of a file of candidates are objects, which may have ids."""
+    return base_suffix(path) in (".jsonl", ".json", ".ndjson")
+
+
+def named(record: dict[str, Any], number: int) -> str:
+    """The id of a line."""
+    identifier = record.get("id")
+    return str(number if identifier is None else identifier)
+
+
+def blaming(path: Path, line: int) -> Callable[[str, str], DataError]:
+    """A maker of errors that name this line."""
+    return lambda problem, remedy: DataError(problem, remedy, path=path, line=line)

@@ -92,25 +92,29 @@ def read_json_lines(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
     Raises DataError, with file and line, for a line that is not a JSON object.
     """
     for number, line in read_lines(path):
-        if not line.strip():
-            continue
-        try:
-            record = json.loads(line)
-        except json.JSONDecodeError as error:
-            raise DataError(
-                f"The line is not JSON: {error.msg} at column {error.colno}.",
-                "Write one JSON object a line.",
-                path=path,
-                line=number,
-            ) from error
-        if not isinstance(record, dict):
-            raise DataError(
-                f"The line holds a {type(record).__name__}, not a JSON object.",
-                'Write one JSON object a line, such as {"context": "…", "response": "…"}.',
-                path=path,
-                line=number,
-            )
-        yield number, record
+        if line.strip():
+            yield number, json_object(path, number, line)
+
+
+def json_object(path: Path, number: int, line: str) -> dict[str, Any]:
+    """The JSON object of a line. Raises DataError, with file and line, if it is none."""
+    try:
+        record = json.loads(line)
+    except json.JSONDecodeError as error:
+        raise DataError(
+            f"The line is not JSON: {error.msg} at column {error.colno}.",
+            "Write one JSON object a line.",
+            path=path,
+            line=number,
+        ) from error
+    if not isinstance(record, dict):
+        raise DataError(
+            f"The line holds a {type(record).__name__}, not a JSON object.",
+            'Write one JSON object a line, such as {"context": "…", "response": "…"}.',
+            path=path,
+            line=number,
+        )
+    return record
 
 
 def base_suffix(path: Path) -> str:

@@ -140,10 +140,10 @@ def read_comparison(left: ast.expr, op: ast.cmpop, right: ast.expr, text: str) -
         if not isinstance(right, (ast.List, ast.Tuple, ast.Set)):
             raise unreadable(right, text)
         values = tuple(read_value(item, text) for item in right.elts)
+        if not values:
+            raise UsageError(f"The filter {text!r} has an empty list.", HELP)
         inside = Membership(read_field(left, text), values)
-        if isinstance(op, ast.In):
-            return inside
-        return All((*present_again(inside), Not(inside)))
+        return inside if isinstance(op, ast.In) else All((present(inside), Not(inside)))
     name = OPERATORS.get(type(op))
     if name is None:
         raise UsageError(f"The filter {text!r} uses `is`.", "Write == or != instead.")
@@ -152,19 +152,17 @@ def read_comparison(left: ast.expr, op: ast.cmpop, right: ast.expr, text: str) -
     return Comparison(read_field(left, text), name, read_value(right, text))
 
 
-def present_again(inside: Membership) -> tuple[Filter, ...]:
-    """For `not in`: the field must be there, which a comparison with anything but a value says."""
-    if not inside.values:
-        return ()
+def present(inside: Membership) -> Filter:
+    """For `not in`: the field must be there, that is, equal to some value or not equal to it."""
     first = inside.values[0]
     equal = Comparison(inside.field, "==", first)
-    return (Any((equal, Comparison(inside.field, "!=", first))),)
+    return Any((equal, Comparison(inside.field, "!=", first)))
 
 
 def is_value(node: ast.expr) -> bool:
     """Whether a node is a constant."""
-    if isinstance(node, ast.UnaryOp):
-        return isinstance(node.op, ast.USub)
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
+        node = node.operand
     return isinstance(node, ast.Constant) or (
         isinstance(node, ast.Name) and node.id in ("true", "false")
     )
@@ -234,8 +232,8 @@ def require_fields(where: Filter, kinds: Mapping[str, str]) -> None:
             )
             if not fits:
                 raise UsageError(
-                    f"The field {condition.field!r} is a {kind} and cannot be compared with "
-                    f"{value!r}.",
+                    f"The field {condition.field!r} is of the kind {kind} and cannot be compared "
+                    f"with {value!r}.",
                     HELP,
                 )
 
@@ -251,15 +249,18 @@ def evaluate(where: Filter, leaf: Callable[[Condition], NDArray[np.bool_]]) -> N
     return leaf(where)
 
 
+def holds(condition: Condition, value: Value) -> bool:
+    """Whether a condition holds for a value of its field."""
+    if isinstance(condition, Membership):
+        return value in condition.values
+    return COMPARE[condition.operator](value, condition.value)
+
+
 def matches(where: Filter, metadata: Mapping[str, Value]) -> bool:
     """Whether one candidate passes."""
 
     def leaf(condition: Condition) -> NDArray[np.bool_]:
         value = metadata.get(condition.field)
-        if value is None:
-            return np.array([False])
-        if isinstance(condition, Membership):
-            return np.array([value in condition.values])
-        return np.array([COMPARE[condition.operator](value, condition.value)])
+        return np.array([value is not None and holds(condition, value)])
 
     return bool(evaluate(where, leaf)[0])

@@ -1,36 +1,42 @@
-"""The index: build it from candidates, open it, search it."""
+"""The index: build it from candidates, open it, search it, change it."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import cast
+from typing import get_args
 
 import torch
 
-from polyrank.errors import IndexFolderError, ModelError, UsageError
-from polyrank.models.checkpoint import load_model
-from polyrank.records import Candidate, Context, Hit
-from polyrank.retrieval.search.scan import search_exact
-from polyrank.retrieval.source import Source
-from polyrank.retrieval.store.build import Layout, build_folder
-from polyrank.retrieval.store.cache import CandidateCache
-from polyrank.retrieval.store.manifest import Manifest, check_sums, read_manifest, read_plain
+from polyrank.data.candidates import read_ids
+from polyrank.errors import DataError, IndexFolderError, UsageError, nearest
+from polyrank.records import Candidate, Context
+from polyrank.retrieval.engine import Engine
+from polyrank.retrieval.filters import Filter, parse_filter
+from polyrank.retrieval.folder_engine import FolderEngine
+from polyrank.retrieval.maker import load_maker, model_folder, require_maker
+from polyrank.retrieval.results import SearchResults
+from polyrank.retrieval.source import Candidates, Source
+from polyrank.retrieval.store.assemble import assemble_folder
+from polyrank.retrieval.store.build import build_folder
+from polyrank.retrieval.store.manifest import Layout, Storage, read_plain
 from polyrank.retrieval.vector_model import VectorModel, require_vectors
+
+BACKENDS = ("exact",)
 
 
 class Index:
     """Candidates, their vectors and the model that made them. Get one by `build` or `open`.
 
-    Searching changes nothing, so that threads and processes may share an index.
+    Searching changes nothing, so that threads and processes may share an index. It shows what was
+    committed when it was opened; `refresh` shows what others have changed since.
     """
 
-    def __init__(self, model: VectorModel, path: Path, manifest: Manifest) -> None:
+    def __init__(self, model: VectorModel, engine: Engine, path: Path) -> None:
         self.model = model
+        self.engine = engine
         self.path = path
-        self.manifest = manifest
-        self.cache = CandidateCache(path, manifest)
 
     @classmethod
     def build(
@@ -41,24 +47,64 @@ class Index:
         *,
         copy_model: bool = True,
         layout: Layout | None = None,
+        storage: Storage = "float32",
+        backend: str = "exact",
     ) -> Index:
         """Encode candidates into an index folder and open it.
 
-        `candidates` is a file of any size, or texts, pairs (id, text) or `Candidate`s; bare texts
-        are named by their place, from 0. The folder keeps a copy of the model, unless
-        `copy_model` is false: then it names the folder the model was loaded from. An index that
-        stands at `path` is replaced when the new one is complete. Interrupted, the same call goes
-        on where it was.
+        `candidates` is a file of any size, or texts, pairs (id, text), triples (id, text,
+        metadata) or `Candidate`s; bare texts are named by their place, from 0. The folder keeps a
+        copy of the model, unless `copy_model` is false: then it names the folder the model was
+        loaded from. Vectors are kept as `storage`: float32, bfloat16, float16 or int8. An index
+        that stands at `path` is replaced when the new one is complete. Interrupted, the same call
+        goes on where it was.
 
         Raises UsageError for a model without vectors or a `path` that is something else than an
         index, DataError for bad candidates, StorageError if the disk is full.
         """
         require_vectors(model)
+        require_choice("storage", storage, get_args(Storage))
+        require_choice("backend", backend, BACKENDS)
         folder = Path(os.path.realpath(path))
         require_replaceable(folder)
-        model_from = None if copy_model else model_folder(model, folder)
-        build_folder(model, candidates, folder, model_from=model_from, layout=layout or Layout())
-        return cls(model, folder, read_manifest(folder))
+        build_folder(
+            model,
+            candidates,
+            folder,
+            model_from=None if copy_model else model_folder(model, folder),
+            layout=layout or Layout(),
+            storage=storage,
+        )
+        return cls(model, FolderEngine(folder), folder)
+
+    @classmethod
+    def assemble(
+        cls,
+        model: VectorModel,
+        encoded: str | Path,
+        path: str | Path,
+        *,
+        copy_model: bool = True,
+    ) -> Index:
+        """Make an index folder of parts that were encoded in bulk, and open it.
+
+        `encoded` is the folder of all parts (see `retrieval.bulk`). The index is the one that
+        `build` makes of the same candidates, cut into other shards; it shares the files of the
+        parts where the system can link.
+
+        Raises UsageError if a part is missing or of another job, IndexFolderError if one is
+        damaged or another model made them, DataError for an id that is there twice.
+        """
+        require_vectors(model)
+        folder = Path(os.path.realpath(path))
+        require_replaceable(folder)
+        assemble_folder(
+            model,
+            Path(os.path.realpath(encoded)),
+            folder,
+            model_from=None if copy_model else model_folder(model, folder),
+        )
+        return cls(model, FolderEngine(folder), folder)
 
     @classmethod
     def open(
@@ -76,56 +122,135 @@ class Index:
         another model.
         """
         folder = Path(os.path.realpath(path))
-        manifest = read_manifest(folder)
+        engine = FolderEngine(folder)
         if model is None:
-            model = load_own_model(folder, manifest, device, dtype)
+            model = load_maker(folder, engine.manifest, device, dtype)
         else:
             require_vectors(model)
-            require_same_model(folder, manifest, model)
-        return cls(model, folder, manifest)
+            require_maker(folder, engine.manifest.model, model)
+        return cls(model, engine, folder)
 
     def search(
-        self, contexts: Sequence[Context], top_k: int = 10, *, exact: bool = True
-    ) -> list[list[Hit]]:
+        self,
+        contexts: Sequence[Context],
+        top_k: int = 10,
+        *,
+        exact: bool = False,
+        where: str | Filter | None = None,
+    ) -> SearchResults:
         """The best `top_k` candidates for each context, best first; ties by the larger id.
 
-        This index scores every candidate, so that its hits are exact with or without `exact`.
-        Raises UsageError for a `top_k` that is not between 1 and the number of candidates.
+        `exact` certifies that there are no better ones. `where` is a filter over the metadata,
+        such as `lang == "en" and year >= 2020`; where fewer than `top_k` pass, there are fewer
+        hits. Raises UsageError for a `top_k` that is not between 1 and the number of candidates,
+        or a filter that does not fit the index.
         """
         if isinstance(contexts, str):
             raise UsageError("contexts must be a list, got a single text.", "Write [text].")
-        if not 1 <= top_k <= len(self):
+        count = len(self)
+        if not 1 <= top_k <= count:
             raise UsageError(
-                f"top_k must be from 1 to the number of candidates in the index, {len(self)}, "
+                f"top_k must be from 1 to the number of candidates in the index, {count}, "
                 f"got {top_k}.",
-                "Ask for fewer." if top_k > len(self) else "Ask for at least one.",
+                "Ask for fewer." if top_k > count else "Ask for at least one.",
             )
+        passing = parse_filter(where) if isinstance(where, str) else where
         if not len(contexts):
-            return []
+            return SearchResults([])
         encoded = self.model.encode_contexts(contexts)  # (B, m, d)
-        found = search_exact(self.model.score, encoded, self.cache, top_k)
-        return [
-            [Hit(each.id, each.score, self.cache.candidate(each.row).text) for each in ranked]
-            for ranked in found
-        ]
+        return SearchResults(self.engine.search(encoded, top_k, exact=exact, where=passing))
+
+    def add(self, candidates: Source, *, replace: bool = False) -> int:
+        """Add candidates, given as to `build`, and return their number; all or none.
+
+        An id that is there already is replaced, or, without `replace`, is a DataError. Raises
+        UsageError while another process changes the index, StorageError if the disk is full.
+        """
+        encode = self.model.encode_candidates
+        return self.engine.add(Candidates(candidates), encode, replace=replace)
+
+    def delete(self, identifiers: Path | Sequence[str]) -> int:
+        """Delete candidates by id and return their number; all or none.
+
+        `identifiers` are ids, or a file of one id a line. Raises DataError for an id that is not
+        there or is given twice.
+        """
+        if isinstance(identifiers, str):
+            raise UsageError("identifiers must be a list, got a single text.", "Write [id].")
+        if isinstance(identifiers, Path):
+            return delete_listed(self.engine, identifiers)
+        return self.engine.delete(identifiers)
 
     def get(self, identifier: str) -> Candidate | None:
         """The candidate with this id, if there is one."""
-        row = self.cache.row(identifier)
-        return None if row is None else self.cache.candidate(row)
+        return self.engine.get(identifier)
+
+    def compact(self) -> None:
+        """Free the space of deleted candidates."""
+        self.engine.compact()
+
+    def refresh(self) -> bool:
+        """See what other processes have committed since; whether there was anything."""
+        return self.engine.refresh()
 
     def verify(self) -> None:
         """Compare every file with its checksum. Raises IndexFolderError at the first difference."""
-        check_sums(self.path, self.manifest)
+        self.engine.verify()
+
+    def close(self) -> None:
+        """Let go of files and connections."""
+        self.engine.close()
+
+    def __enter__(self) -> Index:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
     def __len__(self) -> int:
-        return len(self.cache)
+        return len(self.engine)
 
     def __iter__(self) -> Iterator[Candidate]:
-        return iter(self.cache)
+        return iter(self.engine)
 
     def __repr__(self) -> str:
         return f"Index({str(self.path)!r}, {len(self)} candidates)"
+
+
+def require_choice(name: str, value: str, known: Sequence[str]) -> None:
+    """Raise UsageError, naming the nearest, for a value that is not known."""
+    if value not in known:
+        raise UsageError(f"There is no {name} {value!r}.", nearest(str(value), known))
+
+
+def delete_listed(engine: Engine, path: Path) -> int:
+    """Delete the candidates whose ids a file has, one a line, and return their number.
+
+    Raises DataError, naming the line, for an id that is not there or is given twice.
+    """
+    lines = list(read_ids(path))
+    require_different(lines, path)
+    try:
+        return engine.delete([identifier for _, identifier in lines])
+    except DataError as error:
+        for number, identifier in lines:
+            if engine.get(identifier) is None:
+                raise DataError(error.problem, error.remedy, path=path, line=number) from error
+        raise
+
+
+def require_different(lines: Sequence[tuple[int, str]], path: Path) -> None:
+    """Raise DataError, naming both lines, if an id is given twice."""
+    first: dict[str, int] = {}
+    for number, identifier in lines:
+        if identifier in first:
+            raise DataError(
+                f"The id {identifier!r} is given twice, first in line {first[identifier]}.",
+                "Give every id once.",
+                path=path,
+                line=number,
+            )
+        first[identifier] = number
 
 
 def require_replaceable(folder: Path) -> None:
@@ -139,52 +264,3 @@ def require_replaceable(folder: Path) -> None:
             f"{folder} exists and is no index that could be replaced.",
             "Choose another folder, or remove this one.",
         ) from error
-
-
-def model_folder(model: VectorModel, folder: Path) -> Path:
-    """The folder the model was loaded from. Raises UsageError if it cannot be named."""
-    path = None if model.path is None else Path(os.path.realpath(model.path))
-    if path is None or not path.is_dir():
-        raise UsageError(
-            "The model was not loaded from a folder that the index could name.",
-            "Save it with save_pretrained and load it from there, or let the index keep a copy.",
-        )
-    if path == folder or folder in path.parents:
-        raise UsageError(
-            f"The model lies in {path}, inside the index folder that is to be replaced.",
-            "Let the index keep a copy of its model, or move the model elsewhere.",
-        )
-    return path
-
-
-def load_own_model(
-    folder: Path, manifest: Manifest, device: str | torch.device, dtype: str | torch.dtype
-) -> VectorModel:
-    """Load the model the manifest names. Raises IndexFolderError if it is gone or another."""
-    record = manifest.model
-    places = [folder / record.folder]
-    if record.absolute is not None:
-        places.insert(0, Path(record.absolute))
-    found = next((place for place in places if place.is_dir()), None)
-    remedy = "Give the model that made the index (--model), or build the index again."
-    if found is None:
-        raise IndexFolderError(f"The index {folder} misses its model {places[0]}.", remedy)
-    try:
-        model = cast("VectorModel", load_model(found, device=device, dtype=dtype))
-    except ModelError as error:
-        raise IndexFolderError(
-            f"The model of the index {folder} cannot be loaded: {error.problem}", remedy
-        ) from error
-    require_same_model(folder, manifest, model)
-    return model
-
-
-def require_same_model(folder: Path, manifest: Manifest, model: VectorModel) -> None:
-    """Raise IndexFolderError if the vectors were made by another model."""
-    fingerprint = model.fingerprint()
-    if fingerprint != manifest.model.fingerprint:
-        raise IndexFolderError(
-            f"The index {folder} was made by the model {manifest.model.fingerprint[:12]}, not by "
-            f"{fingerprint[:12]}; its vectors mean nothing to another model.",
-            "Give the model that made the index (--model), or build the index again.",
-        )

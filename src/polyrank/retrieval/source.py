@@ -1,46 +1,79 @@
 """Where candidates come from: a file, or anything that can be iterated over.
 
-Knows how candidates are named and how two of one name are reported; knows nothing of vectors.
+Knows how candidates are named and what errors say of their place; knows nothing of vectors.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from itertools import islice
 from pathlib import Path
+from typing import Any, TypeAlias
 
-import numpy as np
-
-from polyrank.data.candidates import read_candidates
-from polyrank.data.files import read_json_lines
+from polyrank.data.candidates import lines_with_id, read_candidates
+from polyrank.data.metadata import Blame, as_metadata
 from polyrank.errors import DataError
-from polyrank.records import Candidate
-from polyrank.retrieval.store.cache import rows_with_id
-from polyrank.retrieval.store.shard import HASH, Shard
+from polyrank.records import NO_METADATA, Candidate
 
-Source = str | Path | Iterable[str | Candidate | tuple[str, str]]
-"""A file of candidates, or candidates; a bare text is named by its place, from 0."""
+Item: TypeAlias = str | Candidate | tuple[str, str] | tuple[str, str, Any]
 
-HASHES_AT_ONCE = 1 << 22
+Source: TypeAlias = str | Path | Iterable[Item]
+"""A file of candidates, or candidates: texts, named by their place from 0, pairs (id, text), or
+(id, text, metadata)."""
 
 
-def read_source(source: Source) -> Iterator[Candidate]:
-    """Yield the candidates, one by one. Raises DataError."""
-    if isinstance(source, (str, Path)):
-        yield from read_candidates(source)
-        return
-    for place, item in enumerate(source):
-        pair = (str(place), item) if isinstance(item, str) else item
-        if (
-            not isinstance(pair, tuple)
-            or len(pair) != 2
-            or not all(isinstance(part, str) for part in pair)
-        ):
-            raise DataError(
-                f"The candidate at place {place} is {item!r}, not a text or a pair (id, text).",
-                "Give a list of texts, of pairs of texts, or of Candidate.",
+class Candidates:
+    """The candidates of a source, checked one by one, and where each came from.
+
+    Of a file only those at the places from `start` to before `stop`, if given.
+    """
+
+    def __init__(self, source: Source, *, start: int = 0, stop: int | None = None) -> None:
+        self._items: Iterable[Item] = () if isinstance(source, (str, Path)) else source
+        self.path = Path(source) if isinstance(source, (str, Path)) else None
+        self._places = start, stop
+
+    def __iter__(self) -> Iterator[Candidate]:
+        """Yield them; a source that can be iterated over once, once. Raises DataError."""
+        if self.path is not None:
+            yield from read_candidates(self.path, *self._places)
+            return
+        for place, item in enumerate(self._items):
+            parts: Any = (str(place), item) if isinstance(item, str) else item
+            if (
+                not isinstance(parts, tuple)
+                or len(parts) not in (2, 3)
+                or not all(isinstance(part, str) for part in parts[:2])
+            ):
+                raise DataError(
+                    f"The candidate at place {place} is {item!r}, not a text or a pair (id, text).",
+                    "Give a list of texts, of pairs of texts, or of Candidate.",
+                )
+            metadata = parts[2] if len(parts) == 3 else NO_METADATA
+            yield Candidate(parts[0], parts[1], as_metadata(metadata, self.at(place)))
+
+    def at(self, place: int) -> Blame:
+        """A maker of errors of the candidate at a place."""
+        return lambda problem, remedy: DataError(f"At place {place}: {problem}", remedy)
+
+    def blame(self, identifier: str, problem: str, remedy: str) -> DataError:
+        """An error of the candidate with this id; in a file it names the line."""
+        if self.path is None:
+            return DataError(f"The candidate {identifier!r}: {problem}", remedy)
+        lines = lines_with_id(self.path, identifier)
+        return DataError(problem, remedy, path=self.path, line=lines[0] if lines else None)
+
+    def given_twice(self, identifier: str, rows: list[int]) -> DataError:
+        """The error of an id given twice; in a file it names the lines, else the places from 0."""
+        remedy = "Give every candidate an id of its own, or leave out all ids."
+        lines = [] if self.path is None else lines_with_id(self.path, identifier)
+        if len(lines) < 2:
+            places = f"{rows[0]} and {rows[1]}"
+            return DataError(
+                f"The id {identifier!r} is given twice, at the places {places}.", remedy
             )
-        yield Candidate(*pair)
+        problem = f"The id {identifier!r} is given twice, first in line {lines[0]}."
+        return DataError(problem, remedy, path=self.path, line=lines[1])
 
 
 def in_blocks(candidates: Iterable[Candidate], rows: int) -> Iterator[list[Candidate]]:
@@ -48,49 +81,3 @@ def in_blocks(candidates: Iterable[Candidate], rows: int) -> Iterator[list[Candi
     iterator = iter(candidates)
     while block := list(islice(iterator, rows)):
         yield block
-
-
-def require_unique_ids(shards: Sequence[Shard], source: Source) -> None:
-    """Raise DataError, naming both places, if two candidates have one id.
-
-    The sorted hashes of all shards are merged range by range, so that memory stays bounded; only
-    ids of equal hash are compared.
-    """
-    total = sum(shard.rows for shard in shards)
-    parts = total // HASHES_AT_ONCE + 1
-    edges = np.array([part * 2**64 // parts for part in range(1, parts)], dtype=HASH)
-    bounds = [[0, *np.searchsorted(s.hashes, edges).tolist(), s.rows] for s in shards]
-    for part in range(parts):
-        ranges = zip(shards, bounds, strict=True)
-        merged = np.sort(np.concatenate([s.hashes[b[part] : b[part + 1]] for s, b in ranges]))
-        for value in np.unique(merged[1:][merged[1:] == merged[:-1]]).tolist():
-            for shard in shards:
-                for row in shard.with_hash(value):
-                    identifier = shard.ids[row]
-                    rows = rows_with_id(shards, identifier)
-                    if len(rows) > 1:
-                        raise duplicate(source, identifier, rows)
-
-
-def duplicate(source: Source, identifier: str, rows: list[int]) -> DataError:
-    """The error of an id given twice; in a file it names the lines, else the places from 0."""
-    remedy = "Give every candidate an id of its own, or leave out all ids."
-    lines = lines_with_id(Path(source), identifier) if isinstance(source, (str, Path)) else []
-    if len(lines) < 2:
-        places = f"{rows[0]} and {rows[1]}"
-        return DataError(f"The id {identifier!r} is given twice, at the places {places}.", remedy)
-    return DataError(
-        f"The id {identifier!r} is given twice, first in line {lines[0]}.",
-        remedy,
-        path=str(source),
-        line=lines[1],
-    )
-
-
-def lines_with_id(path: Path, identifier: str) -> list[int]:
-    """The lines of a JSONL file, the only kind that gives ids, that have this id."""
-    return [
-        number
-        for number, record in read_json_lines(path)
-        if str(number if record.get("id") is None else record["id"]) == identifier
-    ]

@@ -27,6 +27,10 @@ class VectorModel(Protocol):
         """The number d of components of a vector."""
 
     @property
+    def num_vectors(self) -> int:
+        """The number m of vectors of a context."""
+
+    @property
     def path(self) -> Path | None:
         """The folder the model was loaded from, if any."""
 

@@ -1,9 +1,7 @@
 """Building an index folder: texts first, then vectors, then the manifest, then into place.
 
-All texts are written before the first is encoded, so that bad data shows at once, the number of
-candidates is known, and memory does not grow with it. The work lies in a hidden folder beside
-the target, with a journal of the blocks that are encoded; the same build, run again after an
-interruption, keeps every block that still fits.
+The work lies in a hidden folder beside the target, with a journal of the blocks that are encoded;
+the same build, run again after an interruption, keeps every block that still fits.
 """
 
 from __future__ import annotations
@@ -13,52 +11,56 @@ import glob
 import hashlib
 import os
 import shutil
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from types import MappingProxyType
 
-import numpy as np
-import torch
-
-from polyrank.errors import DataError, ModelError, StorageError, UsageError
+from polyrank.errors import DataError, StorageError
 from polyrank.progress import bar
-from polyrank.retrieval.source import Source, in_blocks, read_source, require_unique_ids
-from polyrank.retrieval.store.cache import DTYPE
+from polyrank.retrieval.source import Candidates, Source
+from polyrank.retrieval.store.checksums import file_records
+from polyrank.retrieval.store.columns import Kinds
+from polyrank.retrieval.store.ids import require_unique_ids
 from polyrank.retrieval.store.journal import Block, Job, Journal
 from polyrank.retrieval.store.manifest import (
+    LOCK,
+    MANIFEST,
+    MODEL_FOLDER,
+    SHARDS,
+    FileRecord,
+    Layout,
     Manifest,
     ModelRecord,
-    ShardRecord,
-    file_records,
+    Storage,
     work_folder,
     write_manifest,
 )
-from polyrank.retrieval.store.shard import COMPONENT, FILES, VECTORS, Shard, ShardWriter
-from polyrank.retrieval.store.strings import write_all
+from polyrank.retrieval.store.shard import Shard
+from polyrank.retrieval.store.vectors import vector_files, vector_writer
+from polyrank.retrieval.store.writing import encode_rows, require_space, shard_record, write_texts
 from polyrank.retrieval.vector_model import VectorModel
-from polyrank.storage import storage_errors, swap_folders, synchronise
+from polyrank.storage import (
+    discard,
+    exclusive,
+    storage_errors,
+    swap_folders,
+    synchronise,
+    synchronise_folder,
+)
 
-MODEL_FOLDER = "model"
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Layout:
-    """How candidates are cut: `shard_rows` a shard, `block_rows` encoded and journaled at once."""
-
-    shard_rows: int = 1 << 18
-    block_rows: int = 1 << 13
-
-    def __post_init__(self) -> None:
-        if self.block_rows < 1 or self.shard_rows < 1 or self.shard_rows % self.block_rows:
-            raise UsageError(
-                f"shard_rows must be a multiple of block_rows, got {self.shard_rows} and "
-                f"{self.block_rows}.",
-                "Leave them out, or choose powers of two.",
-            )
+JOURNAL = "journal.jsonl"
+ENCODING = "Encoding candidates"
+NOTHING_KNOWN: Mapping[str, FileRecord] = MappingProxyType({})
 
 
 def build_folder(
-    model: VectorModel, source: Source, path: Path, *, model_from: Path | None, layout: Layout
+    model: VectorModel,
+    source: Source,
+    path: Path,
+    *,
+    model_from: Path | None,
+    layout: Layout,
+    storage: Storage,
 ) -> None:
     """Write an index of all candidates of `source` to `path`, replacing an index there.
 
@@ -70,199 +72,183 @@ def build_folder(
     job = Job(
         fingerprint=model.fingerprint(),
         dimension=model.dimension,
-        dtype=DTYPE,
+        storage=storage,
         shard_rows=layout.shard_rows,
         block_rows=layout.block_rows,
     )
-    with storage_errors(path):
-        fresh.mkdir(parents=True, exist_ok=True)
-    with exclusive(work, path):
-        journal = Journal.open(work / "journal.jsonl", job)
-        try:
-            shards = write_texts(source, fresh, layout)
-            require_unique_ids(shards, source)
-            require_space(shards, job, fresh)
-            encode_shards(model, shards, journal, job)
-            finish(model, shards, fresh, job, name_model(model, job, path, model_from))
+    with alone(work, path):
+        with storage_errors(path):
+            fresh.mkdir(parents=True, exist_ok=True)
+        journal = Journal.open(work / JOURNAL, job)
+        with resumable(work, path, journal):
+            candidates = Candidates(source)
+            kinds = Kinds({}, candidates.blame)
+            shards = write_texts(candidates, fresh, layout, kinds)
+            require_some(shards, candidates)
+            require_unique_ids(shards, candidates)
+            there = sum(file.stat().st_size for file in fresh.glob(f"{SHARDS}/*/vectors.{storage}"))
+            rows = sum(shard.rows for shard in shards)
+            require_space(fresh, rows, storage, job.dimension, there=there)
+            encode_shards(model, shards, journal, job, storage)
+            record = name_model(model, job, path, model_from)
+            finish(model, shards, fresh, storage, record)
+            write_manifest(fresh, first_manifest(fresh, job, layout, record, kinds.known, shards))
             with storage_errors(path):
                 swap_folders(fresh, path)
-        except BaseException as error:
-            if not len(journal):
-                shutil.rmtree(work, ignore_errors=True)
-            elif isinstance(error, StorageError):
-                raise StorageError(
-                    error.problem,
-                    "Nothing that was there before has changed; free some space and run the same "
-                    f"again, which goes on from the part in {work}, or delete that folder.",
-                ) from error
-            raise
-        for stale in path.parent.glob(f".{glob.escape(path.name)}.old-*"):
-            shutil.rmtree(stale, ignore_errors=True)  # a swap was killed halfway
-        shutil.rmtree(work, ignore_errors=True)
+        clear_away(work, path)
+
+
+def clear_away(work: Path, path: Path) -> None:
+    """Remove what is no longer needed beside `path`."""
+    for stale in path.parent.glob(f".{glob.escape(path.name)}.old-*"):
+        shutil.rmtree(stale, ignore_errors=True)  # a swap was killed halfway
+    discard(work, path)
 
 
 @contextlib.contextmanager
-def exclusive(work: Path, path: Path) -> Iterator[None]:
-    """Hold the work folder; raise UsageError if another process does."""
-    try:
-        import fcntl
-    except ImportError:  # Windows: nobody guards the folder
-        yield
-        return
-    with storage_errors(path):
-        handle = open(work / "lock", "w")  # noqa: SIM115 - closed below
-    with handle:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            raise UsageError(
-                f"The index {path} is being built by another process.",
-                "Wait for it, or write to another folder.",
-            ) from None
+def alone(work: Path, path: Path) -> Iterator[None]:
+    """Keep other builds of the index away, and writers of the one that stands there."""
+    remedy = "Wait for it, or write to another folder."
+    with contextlib.ExitStack() as held:
+        problem = f"The index {path} is being built by another process."
+        held.enter_context(exclusive(work / LOCK, problem, remedy))
+        if (path / MANIFEST).is_file():
+            problem = f"The index {path} is being changed by another process."
+            held.enter_context(exclusive(path / LOCK, problem, remedy))
         yield
 
 
-def write_texts(source: Source, folder: Path, layout: Layout) -> list[Shard]:
-    """Write the ids and texts of all candidates; vectors of an earlier run are left in place.
-
-    Raises DataError for bad data or none.
-    """
-    rows: list[int] = []
-    writer: ShardWriter | None = None
+@contextlib.contextmanager
+def resumable(work: Path, path: Path, journal: Journal) -> Iterator[None]:
+    """On an error, keep the work if vectors were made, and say so where the disk is full."""
     try:
-        with bar("Reading candidates") as advance:
-            for block in in_blocks(read_source(source), layout.block_rows):
-                with storage_errors(folder):
-                    if writer is None:
-                        writer = ShardWriter(shard_folder(folder, len(rows)))
-                    writer.extend(block)
-                    if len(writer) == layout.shard_rows:
-                        rows.append(len(writer))
-                        writer.finish()
-                        writer = None
-                advance(len(block))
-        if writer is not None:
-            rows.append(len(writer))
-            with storage_errors(folder):
-                writer.finish()
-    finally:
-        if writer is not None:
-            writer.close()
-    if not rows:
+        yield
+    except BaseException as error:
+        if not len(journal):
+            discard(work, path)
+        elif isinstance(error, StorageError):
+            raise StorageError(
+                error.problem,
+                "Nothing that was there before has changed; free some space and run the same "
+                f"again, which goes on from the part in {work}, or delete that folder.",
+            ) from error
+        raise
+
+
+def require_some(shards: list[Shard], candidates: Candidates) -> None:
+    """Raise DataError if there are no candidates."""
+    if not shards:
         raise DataError(
-            "There are no candidates to index.",
-            "Give at least one text.",
-            path=source if isinstance(source, (str, Path)) else None,
-        )
-    return [Shard(shard_folder(folder, number), count) for number, count in enumerate(rows)]
-
-
-def require_space(shards: list[Shard], job: Job, folder: Path) -> None:
-    """Raise StorageError before the first text is encoded if the vectors cannot fit."""
-    needed = sum(shard.rows for shard in shards) * job.dimension * COMPONENT.itemsize
-    files = [shard.folder / VECTORS for shard in shards]
-    needed -= sum(file.stat().st_size for file in files if file.exists())
-    with storage_errors(folder):
-        free = shutil.disk_usage(folder).free
-    if needed > free:
-        raise StorageError(
-            f"The vectors need {needed / 1e6:,.0f} MB more and the disk has {free / 1e6:,.0f} MB.",
-            "Free some space or choose another place.",
+            "There are no candidates to index.", "Give at least one text.", path=candidates.path
         )
 
 
-def encode_shards(model: VectorModel, shards: list[Shard], journal: Journal, job: Job) -> None:
+def encode_shards(
+    model: VectorModel, shards: list[Shard], journal: Journal, job: Job, storage: Storage
+) -> None:
     """Encode every block that the journal does not hold."""
-    with bar("Encoding candidates", total=sum(shard.rows for shard in shards)) as advance:
+    encode, dimension = model.encode_candidates, job.dimension
+    with bar(ENCODING, total=sum(shard.rows for shard in shards)) as advance:
         for number, shard in enumerate(shards):
-            with storage_errors(shard.folder):
-                descriptor = os.open(shard.folder / VECTORS, os.O_RDWR | os.O_CREAT, 0o666)
-            with open(descriptor, "r+b", buffering=0) as handle:
+            with vector_writer(shard.folder, storage, dimension) as writer:
                 for start in range(0, shard.rows, job.block_rows):
                     stop = min(start + job.block_rows, shard.rows)
                     texts = shard.texts.digest(start, stop)
-                    place = start * job.dimension * COMPONENT.itemsize
-                    size = (stop - start) * job.dimension * COMPONENT.itemsize
                     done = journal.find(number, start, texts)
-                    handle.seek(place)
-                    if done is None or sha256(handle.read(size)) != done.vectors:
-                        data = encode(model, shard, start, stop, job.dimension)
-                        with storage_errors(shard.folder):
-                            handle.seek(place)
-                            write_all(handle, data)
-                            os.fsync(handle.fileno())
-                        made = Block(shard=number, start=start, texts=texts, vectors=sha256(data))
-                        journal.record(made)
+                    if done is None or sha256(writer.read(start, stop)) != done.vectors:
+                        parts = encode_rows(encode, shard, start, stop, storage, dimension).parts()
+                        writer.write(start, parts)
+                        writer.synchronise()
+                        digest = sha256(parts)
+                        journal.record(
+                            Block(shard=number, start=start, texts=texts, vectors=digest)
+                        )
                     advance(stop - start)
-                with storage_errors(shard.folder):
-                    handle.truncate(shard.rows * job.dimension * COMPONENT.itemsize)
-
-
-def encode(model: VectorModel, shard: Shard, start: int, stop: int, dimension: int) -> bytes:
-    """The vectors of some rows, as they lie on the disk. Raises ModelError if one is no number."""
-    with torch.inference_mode():
-        encoded = model.encode_candidates(shard.texts.between(start, stop))
-    vectors = encoded.to("cpu", torch.float32).numpy()  # (rows, d)
-    assert vectors.shape == (stop - start, dimension), vectors.shape
-    finite = np.isfinite(vectors).all(axis=1)
-    if not finite.all():
-        identifier = shard.ids[start + int(np.argmin(finite))]
-        raise ModelError(
-            f"The model's vector of the candidate {identifier!r} is not finite.",
-            "The model's weights are damaged or its training diverged; use another checkpoint.",
-        )
-    return vectors.astype(COMPONENT, order="C", copy=False).tobytes()
+                writer.finish(shard.rows)
 
 
 def name_model(model: VectorModel, job: Job, path: Path, model_from: Path | None) -> ModelRecord:
-    """Say where the model of the index at `path` lies."""
+    """Say which model the index at `path` has, and where it lies."""
     relative = MODEL_FOLDER if model_from is None else os.path.relpath(model_from, path)
     return ModelRecord(
         fingerprint=job.fingerprint,
         architecture=model.config.architecture,
+        num_vectors=model.num_vectors,
+        attention=getattr(model, "attention", "basic"),
         folder=Path(relative).as_posix(),
         absolute=None if model_from is None else str(model_from),
     )
 
 
 def finish(
-    model: VectorModel, shards: list[Shard], folder: Path, job: Job, record: ModelRecord
+    model: VectorModel, shards: list[Shard], folder: Path, storage: Storage, record: ModelRecord
 ) -> None:
-    """Add the model and the manifest, remove what an earlier run left, and flush all to disk."""
+    """Add the model, remove what an earlier run left, and flush all to the disk itself."""
+    remove_leftovers(shards, folder, storage)
+    add_model(model, folder, record)
+    flush(folder)
+
+
+def remove_leftovers(shards: list[Shard], folder: Path, storage: Storage) -> None:
+    """Remove what an earlier run left among the shards."""
     with storage_errors(folder):
         wanted = {shard.folder for shard in shards}
-        for other in set((folder / "shards").iterdir()) - wanted:
+        for other in set((folder / SHARDS).glob("*")) - wanted:
             shutil.rmtree(other)
-        for stray in [
-            file for s in shards for file in s.folder.iterdir() if file.name not in FILES
-        ]:
-            stray.unlink()
+        for shard in shards:
+            names = {*shard.files, *vector_files(storage)}
+            for file in shard.folder.iterdir():
+                if file.name not in names:
+                    file.unlink()
+
+
+def add_model(model: VectorModel, folder: Path, record: ModelRecord) -> None:
+    """Put a copy of the model into a folder, unless its record names another place."""
+    with storage_errors(folder):
         shutil.rmtree(folder / MODEL_FOLDER, ignore_errors=True)
         if record.absolute is None:
             model.save_pretrained(folder / MODEL_FOLDER)
-        for file in folder.rglob("*"):
-            if file.is_file():
-                synchronise(file)
-        files = file_records(folder)
-    manifest = Manifest(
+        (folder / LOCK).touch()
+
+
+def flush(folder: Path) -> None:
+    """Ask the system to put everything in a folder on the disk itself."""
+    with storage_errors(folder):
+        for path in [folder, *folder.rglob("*")]:
+            (synchronise_folder if path.is_dir() else synchronise)(path)
+
+
+def first_manifest(
+    folder: Path,
+    job: Job,
+    layout: Layout,
+    record: ModelRecord,
+    fields: Mapping[str, str],
+    shards: list[Shard],
+    known: Mapping[str, FileRecord] = NOTHING_KNOWN,
+) -> Manifest:
+    """The manifest of a complete folder; of the files in `known` the records are known already."""
+    files = {path for path in folder.rglob("*") if path.is_file()}
+    outside = {folder / MANIFEST, folder / LOCK, *(folder / name for name in known)}
+    with storage_errors(folder):
+        records = {**known, **file_records(folder, files - outside)}
+    return Manifest(
+        generation=1,
         model=record,
         backend="exact",
         count=sum(shard.rows for shard in shards),
         dimension=job.dimension,
-        dtype=job.dtype,
-        shards=tuple(
-            ShardRecord(folder=s.folder.relative_to(folder).as_posix(), rows=s.rows) for s in shards
-        ),
-        files=files,
+        storage=job.storage,
+        layout=layout,
+        fields=dict(sorted(fields.items())),
+        shards=tuple(shard_record(folder, shard) for shard in shards),
+        files=dict(sorted(records.items())),
     )
-    write_manifest(folder, manifest)
 
 
-def shard_folder(folder: Path, number: int) -> Path:
-    """Where the shard of this number lies."""
-    return folder / "shards" / f"{number:05d}"
-
-
-def sha256(data: bytes) -> str:
+def sha256(parts: list[bytes]) -> str:
     """The SHA-256 of some bytes, in hexadecimal."""
-    return hashlib.sha256(data).hexdigest()
+    digest = hashlib.sha256()
+    for part in parts:
+        digest.update(part)
+    return digest.hexdigest()

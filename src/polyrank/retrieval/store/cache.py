@@ -1,126 +1,210 @@
-"""The candidate cache: every candidate's id, text and vector, read where they lie on the disk.
+"""The candidate cache: every candidate's id, text, metadata and vector, read where they lie.
 
-The shards stand one after the other, so that a candidate has one row number. Knows nothing of
-contexts and scores.
+One committed state of an index folder: the shards stand one after the other, so that a candidate
+has one row number; rows that are deleted are counted too. Knows nothing of contexts and scores.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from itertools import accumulate
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
+from torch.nn import functional
 
 from polyrank.errors import IndexFolderError
 from polyrank.records import Candidate
-from polyrank.retrieval.store.manifest import REBUILD, Manifest, check_sizes
-from polyrank.retrieval.store.shard import COMPONENT, VECTORS, Shard, hash_of
+from polyrank.retrieval.filters import Condition, Filter, evaluate, require_fields
+from polyrank.retrieval.store.checksums import check_sizes, check_sums
+from polyrank.retrieval.store.manifest import REBUILD, Manifest, of_data, read_manifest
+from polyrank.retrieval.store.shard import Shard
+from polyrank.retrieval.store.tombstones import read_deleted
+from polyrank.retrieval.store.vectors import (
+    DTYPES,
+    STORAGES,
+    Rows,
+    Vectors,
+    has_scales,
+    restored,
+)
 
-DTYPE = "float32"
 ALIGNMENT = 64
 """Blocks are filled up with zeros to a multiple of this many rows: in a last, odd row a matrix
 product adds up in another order, and equal candidates would no longer score equally."""
 
+READ_ROWS = 1024
+
 
 class VectorBlock(NamedTuple):
-    """The vectors (n, d) of the rows from `start`; the first `rows` count, the rest are filling."""
+    """The vectors (n, d) of the rows from `start`, in the type they are stored in.
+
+    The first `rows` count, deleted ones included; the rest are filling. With int8, `scales` (n,)
+    is what each row is to be multiplied with.
+    """
 
     start: int
     rows: int
     vectors: Tensor
+    scales: Tensor | None
 
 
 class CandidateCache:
     """The shards of an index folder, seen as one sequence of candidates."""
 
     def __init__(self, folder: Path, manifest: Manifest) -> None:
-        check_sizes(folder, manifest)
-        if manifest.dtype != DTYPE:
+        check_sizes(folder, of_data(manifest.files))
+        if manifest.storage not in STORAGES:
             raise IndexFolderError(
-                f"The vectors of {folder} are {manifest.dtype}; this polyrank reads {DTYPE}.",
+                f"The vectors of {folder} are {manifest.storage}; this polyrank reads "
+                f"{', '.join(STORAGES)}.",
                 "Build the index again, or install a newer polyrank.",
             )
+        self.manifest = manifest
+        storage, dimension = manifest.storage, manifest.dimension
         try:
-            self.shards = [Shard(folder / s.folder, s.rows) for s in manifest.shards]
-            self._vectors = [shard.vectors(manifest.dimension) for shard in self.shards]
+            self.shards = [Shard(folder / s.folder, s.rows, s.fields) for s in manifest.shards]
+            self.vectors = [Vectors(s.folder, storage, s.rows, dimension) for s in self.shards]
+            deleted = [read_deleted(folder, record) for record in manifest.shards]
+            bits = [record.deleted for record in manifest.shards if record.deleted is not None]
+            check_sums(folder, {name: manifest.files[name] for name in bits})
         except (OSError, ValueError) as error:
             raise IndexFolderError(
                 f"A shard of {folder} cannot be opened: {error}.", REBUILD
             ) from error
-        for shard, vectors in zip(self.shards, self._vectors, strict=True):
-            size = (shard.folder / VECTORS).stat().st_size
-            if size != vectors.nbytes:
-                raise IndexFolderError(
-                    f"{shard.folder / VECTORS} has {size} bytes instead of {vectors.nbytes}.",
-                    REBUILD,
-                )
         self._starts = list(accumulate((s.rows for s in self.shards), initial=0))
+        self.alive: NDArray[np.bool_] | None = None
+        """Which rows are not deleted, (num_rows,); None if none is."""
+        if len(self) < self.num_rows:
+            self.alive = ~np.concatenate(deleted)
+
+    @classmethod
+    def open(cls, folder: Path) -> CandidateCache:
+        """The state that is committed now, while others may be writing.
+
+        Between the reading of the manifest and the opening of its files another commit may have
+        come; then it is opened again. Raises IndexFolderError.
+        """
+        manifest = read_manifest(folder)
+        while True:
+            try:
+                cache, fault = cls(folder, manifest), None
+            except IndexFolderError as error:
+                cache, fault = None, error
+            again = read_manifest(folder)
+            if again.checksum == manifest.checksum:
+                if cache is None:
+                    assert fault is not None
+                    raise fault
+                return cache
+            manifest = again
 
     def __len__(self) -> int:
+        return self.manifest.count
+
+    @property
+    def num_rows(self) -> int:
+        """The number of rows, deleted ones included."""
         return self._starts[-1]
 
     def __iter__(self) -> Iterator[Candidate]:
-        for shard in self.shards:
-            for start in range(0, shard.rows, 1024):
-                stop = min(start + 1024, shard.rows)
-                pairs = zip(
-                    shard.ids.between(start, stop), shard.texts.between(start, stop), strict=True
-                )
-                yield from (Candidate(identifier, text) for identifier, text in pairs)
+        return self.candidates(0)
+
+    def candidates(self, first_shard: int) -> Iterator[Candidate]:
+        """The candidates from the shard of this number on."""
+        places = list(zip(self._starts, self.shards, strict=False))
+        for first, shard in places[first_shard:]:
+            for start in range(0, shard.rows, READ_ROWS):
+                candidates = shard.between(start, min(start + READ_ROWS, shard.rows))
+                for row, candidate in enumerate(candidates, start=first + start):
+                    if self.alive is None or self.alive[row]:
+                        yield candidate
 
     def candidate(self, row: int) -> Candidate:
         """The candidate in this row."""
-        shard, inner = self._place(row)
-        return Candidate(self.shards[shard].ids[inner], self.shards[shard].texts[inner])
+        shard, inner = self.place(row)
+        return self.shards[shard].between(inner, inner + 1)[0]
 
     def id(self, row: int) -> str:
         """The id of the candidate in this row."""
-        shard, inner = self._place(row)
+        shard, inner = self.place(row)
         return self.shards[shard].ids[inner]
-
-    def vector(self, row: int) -> np.ndarray[tuple[int], np.dtype[np.float32]]:
-        """The vector of the candidate in this row: (d,)."""
-        shard, inner = self._place(row)
-        return np.asarray(self._vectors[shard][inner])
 
     def row(self, identifier: str) -> int | None:
         """The row of the candidate with this id, if there is one."""
-        rows = rows_with_id(self.shards, identifier)
-        return rows[0] if rows else None
+        for first, shard in zip(self._starts, self.shards, strict=False):
+            for inner in shard.rows_with_id(identifier):
+                if self.alive is None or self.alive[first + inner]:
+                    return first + inner
+        return None
 
     def blocks(self, rows: int) -> Iterator[VectorBlock]:
         """The vectors in blocks of at most `rows`, a multiple of ALIGNMENT; mapped, not copied.
 
         Only the last block of a shard may be a copy, filled up with zeros.
         """
-        for first, vectors in zip(self._starts, self._vectors, strict=False):
+        for first, vectors in zip(self._starts, self.vectors, strict=False):
             for start in range(0, len(vectors), rows):
-                part = np.asarray(vectors[start : start + rows])
+                part, scales = vectors.rows(start, min(start + rows, len(vectors)))
                 count = len(part)
                 missing = -count % ALIGNMENT
                 if missing:
-                    part = np.concatenate([part, np.zeros((missing, part.shape[1]), COMPONENT)])
-                yield VectorBlock(first + start, count, torch.from_numpy(part))
+                    part = torch.cat([part, part.new_zeros(missing, part.shape[1])])
+                    scales = None if scales is None else functional.pad(scales, (0, missing))
+                yield VectorBlock(first + start, count, part, scales)
 
-    def _place(self, row: int) -> tuple[int, int]:
+    def gather(self, rows: NDArray[np.int64]) -> Tensor:
+        """The vectors of any rows, as float32: (n,) → (n, d)."""
+        return restored(*self.stored(rows))
+
+    def stored(self, rows: NDArray[np.int64]) -> Rows:
+        """The vectors of any rows, as they are stored: (n,) → (n, d)."""
+        manifest = self.manifest
+        vectors = torch.empty(len(rows), manifest.dimension, dtype=DTYPES[manifest.storage])
+        scales = torch.empty(len(rows)) if has_scales(manifest.storage) else None
+        owners = np.searchsorted(self._starts, rows, side="right") - 1
+        for shard in np.unique(owners).tolist():
+            places = np.flatnonzero(owners == shard)
+            found = self.vectors[shard].gather(rows[places] - self._starts[shard])
+            vectors[torch.from_numpy(places)] = found.vectors
+            if scales is not None and found.scales is not None:
+                scales[torch.from_numpy(places)] = found.scales
+        return Rows(vectors, scales)
+
+    def allowed(self, where: Filter) -> NDArray[np.bool_]:
+        """Which rows pass a filter: (num_rows,); deleted ones do not.
+
+        Raises UsageError for a field that the index does not have, or has of another kind.
+        """
+        require_fields(where, self.manifest.fields)
+
+        def leaf(condition: Condition) -> NDArray[np.bool_]:
+            nothing = np.zeros(0, np.bool_)
+            return np.concatenate([nothing, *(s.columns.passing(condition) for s in self.shards)])
+
+        passing = evaluate(where, leaf)
+        return passing if self.alive is None else passing & self.alive
+
+    def live_rows(self, first_shard: int) -> NDArray[np.int64]:
+        """The rows of `candidates`: (n,)."""
+        first = self._starts[first_shard]
+        if self.alive is None:
+            return np.arange(first, self.num_rows)
+        return np.flatnonzero(self.alive[first:]) + first
+
+    def deleted(self, shard: int) -> NDArray[np.bool_]:
+        """Which rows of the shard of this number are deleted, a copy: (rows,)."""
+        first, last = self._starts[shard : shard + 2]
+        return np.zeros(last - first, np.bool_) if self.alive is None else ~self.alive[first:last]
+
+    def place(self, row: int) -> tuple[int, int]:
         """A row as (shard, row of the shard)."""
-        if not 0 <= row < len(self):
+        if not 0 <= row < self.num_rows:
             raise IndexError(row)
         shard = bisect_right(self._starts, row) - 1
         return shard, row - self._starts[shard]
-
-
-def rows_with_id(shards: Sequence[Shard], identifier: str) -> list[int]:
-    """Every row, counted through all shards, whose candidate has this id."""
-    value = int.from_bytes(hash_of(identifier.encode("utf-8", "surrogatepass")), "little")
-    rows = []
-    first = 0
-    for shard in shards:
-        rows += [first + row for row in shard.with_hash(value) if shard.ids[row] == identifier]
-        first += shard.rows
-    return sorted(rows)

@@ -13,6 +13,7 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
+from polyrank.retrieval.store.manifest import Storage
 from polyrank.storage import storage_errors, write_text
 
 
@@ -22,7 +23,7 @@ class Job:
 
     fingerprint: str
     dimension: int
-    dtype: str
+    storage: Storage
     shard_rows: int
     block_rows: int
 

@@ -1,34 +1,72 @@
 """The manifest of an index folder: what is in it, by whom it was made, and every checksum.
 
-Knows names, sizes and checksums of files; knows nothing of what the files hold.
+A manifest is a state of the index; replacing it is a commit. Knows names, sizes and checksums of
+files; knows nothing of what the files hold.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
-from typing import Any
+from typing import Any, Literal
 
 from polyrank._version import __version__
-from polyrank.errors import IndexFolderError
-from polyrank.progress import bar
-from polyrank.storage import sha256_of, storage_errors, synchronise
+from polyrank.errors import IndexFolderError, UsageError
+from polyrank.storage import storage_errors, synchronise, synchronise_folder
 
 MANIFEST = "manifest.json"
+LOCK = "lock"
+MODEL_FOLDER = "model"
+SHARDS = "shards"
+SEARCH = "search"
 FORMAT = "polyrank-index"
-VERSION = 1
+VERSION = 2
+Storage = Literal["float32", "bfloat16", "float16", "int8"]
 REBUILD = "Build the index again, or restore the folder from a copy."
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class Layout:
+    """How candidates are cut: `shard_rows` a shard, `block_rows` encoded and journaled at once."""
+
+    shard_rows: int = 1 << 18
+    block_rows: int = 1 << 13
+
+    def __post_init__(self) -> None:
+        if self.block_rows < 1 or self.shard_rows < 1 or self.shard_rows % self.block_rows:
+            raise UsageError(
+                f"shard_rows must be a multiple of block_rows, got {self.shard_rows} and "
+                f"{self.block_rows}.",
+                "Leave them out, or choose powers of two.",
+            )
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class FieldRecord:
+    """A metadata field of a shard: its kind there, and its number of distinct texts."""
+
+    kind: str
+    values: int = 0
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class ShardRecord:
-    """A shard: its folder below the index, and its number of candidates."""
+    """A shard: its folder below the index, its rows, and how many of them are not deleted.
+
+    `fields` are its metadata columns, in the order of their files; `deleted` is the file that
+    says which rows are deleted, if any are.
+    """
 
     folder: str
     rows: int
+    live: int
+    fields: Mapping[str, FieldRecord] = field(default_factory=dict)
+    deleted: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -43,81 +81,137 @@ class FileRecord:
 class ModelRecord:
     """The model that made the vectors, and where it lies.
 
-    `folder` is relative to the index folder; `absolute` is there only where the index keeps no
-    copy of its model.
+    `num_vectors` and `attention` are of its contexts. `folder` is relative to the index folder;
+    `absolute` is there only where the index keeps no copy of its model.
     """
 
     fingerprint: str
     architecture: str
+    num_vectors: int
+    attention: str
     folder: str
     absolute: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Manifest:
-    """All that is known of an index without opening its shards."""
+    """All that is known of an index without opening its shards.
 
+    `generation` counts commits. `fields` gives each metadata field its kind over all shards.
+    `search` describes the search structure of a backend, whose files lie in its "folder".
+    `checksum` is the manifest's own, and the name of this state of the index.
+    """
+
+    generation: int
     model: ModelRecord
     backend: str
     count: int
     dimension: int
-    dtype: str
+    storage: Storage
+    layout: Layout
+    fields: Mapping[str, str]
     shards: tuple[ShardRecord, ...]
     files: Mapping[str, FileRecord]
+    search: Mapping[str, Any] | None = None
+    checksum: str = ""
 
 
-def file_records(folder: Path) -> dict[str, FileRecord]:
-    """The size and checksum of every file below `folder`, the manifest left out."""
-    files = sorted(path for path in folder.rglob("*") if path.is_file())
-    return {
-        path.relative_to(folder).as_posix(): FileRecord(
-            bytes=path.stat().st_size, sha256=sha256_of(path)
-        )
-        for path in files
-        if path != folder / MANIFEST
-    }
+def write_manifest(folder: Path, manifest: Manifest) -> Manifest:
+    """Put the manifest in the place of the one that is there, at once, and give it its checksum.
 
-
-def write_manifest(folder: Path, manifest: Manifest) -> None:
-    """Write the manifest, the same bytes for the same contents. Raises StorageError."""
+    The same bytes for the same contents. Raises StorageError.
+    """
     plain = {"format": FORMAT, "version": VERSION, "polyrank": __version__}
     plain |= dataclasses.asdict(manifest)
+    checksum = checksum_of(plain)
+    path = folder / MANIFEST
+    fresh = path.with_name(f".{MANIFEST}.new")
     with storage_errors(folder):
-        path = folder / MANIFEST
-        path.write_text(json.dumps(plain, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
-        synchronise(path)
+        try:
+            text = json.dumps(plain | {"checksum": checksum}, indent=1, ensure_ascii=False) + "\n"
+            fresh.write_text(text, encoding="utf-8")
+            synchronise(fresh)
+            os.replace(fresh, path)
+        finally:
+            fresh.unlink(missing_ok=True)
+        synchronise_folder(folder)
+    return dataclasses.replace(manifest, checksum=checksum)
+
+
+def checksum_of(plain: Mapping[str, Any]) -> str:
+    """The SHA-256 of a manifest without its checksum."""
+    rest = {name: value for name, value in plain.items() if name != "checksum"}
+    return hashlib.sha256(json.dumps(rest, sort_keys=True).encode()).hexdigest()
 
 
 def read_manifest(folder: Path) -> Manifest:
     """Read the manifest. Raises IndexFolderError for anything but an index of this version."""
     plain = read_plain(folder)
-    version = plain.get("version")
-    if version != VERSION:
-        raise IndexFolderError(
-            f"{folder} is an index of format version {version!r}; this polyrank reads {VERSION}.",
-            f"It was written by polyrank {plain.get('polyrank')}: install that, or build again.",
-        )
+    require_version(folder, plain)
     try:
-        manifest = Manifest(
-            model=ModelRecord(**plain["model"]),
-            backend=str(plain["backend"]),
-            count=int(plain["count"]),
-            dimension=int(plain["dimension"]),
-            dtype=str(plain["dtype"]),
-            shards=tuple(ShardRecord(**shard) for shard in plain["shards"]),
-            files={name: FileRecord(**record) for name, record in plain["files"].items()},
-        )
-        rows = sum(shard.rows for shard in manifest.shards)
+        if plain["checksum"] != checksum_of(plain):
+            raise ValueError("its checksum differs")
+        manifest = from_plain(plain)
         outside = [name for name in manifest.files if leaves(name)]
         outside += [shard.folder for shard in manifest.shards if leaves(shard.folder)]
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        live = sum(shard.live for shard in manifest.shards)
+    except (KeyError, TypeError, ValueError, AttributeError, UsageError) as error:
         raise IndexFolderError(
-            f"The manifest {folder / MANIFEST} is damaged: {error!r}.", REBUILD
+            f"The manifest {folder / MANIFEST} is damaged: {error}.", REBUILD
         ) from error
-    if rows != manifest.count or manifest.count < 1 or outside:
-        fault = f"{outside[0]!r} lies outside" if outside else f"{rows} rows, not {manifest.count}"
+    if live != manifest.count or outside:
+        fault = f"{outside[0]!r} lies outside" if outside else f"{live} rows, not {manifest.count}"
         raise IndexFolderError(f"The manifest {folder / MANIFEST} is damaged: {fault}.", REBUILD)
     return manifest
+
+
+def from_plain(plain: Mapping[str, Any]) -> Manifest:
+    """The manifest of what JSON holds."""
+    return Manifest(
+        generation=int(plain["generation"]),
+        model=ModelRecord(**plain["model"]),
+        backend=str(plain["backend"]),
+        count=int(plain["count"]),
+        dimension=int(plain["dimension"]),
+        storage=plain["storage"],
+        layout=Layout(**plain["layout"]),
+        fields=dict(plain["fields"]),
+        shards=tuple(shard_from_plain(shard) for shard in plain["shards"]),
+        files={name: FileRecord(**record) for name, record in plain["files"].items()},
+        search=plain["search"],
+        checksum=plain["checksum"],
+    )
+
+
+def shard_from_plain(plain: Mapping[str, Any]) -> ShardRecord:
+    """A shard's record of what JSON holds."""
+    fields = {name: FieldRecord(**record) for name, record in plain["fields"].items()}
+    return ShardRecord(**{**plain, "fields": fields})
+
+
+def require_version(folder: Path, plain: Mapping[str, Any]) -> None:
+    """Raise IndexFolderError for a manifest of another version of the format."""
+    version = plain.get("version")
+    if version == VERSION:
+        return
+    writer = plain.get("polyrank")
+    newer = isinstance(version, int) and version > VERSION
+    raise IndexFolderError(
+        f"{folder} is an index of format version {version!r}; this polyrank, {__version__}, reads "
+        f"{VERSION}.",
+        f"It was written by polyrank {writer}: install that version or a newer one."
+        if newer
+        else f"It was written by polyrank {writer}: install that, or build the index again.",
+    )
+
+
+def require_same_maker(folder: Path, manifest: Manifest, fingerprint: str) -> None:
+    """Raise IndexFolderError if an index that was opened has another model meanwhile."""
+    if manifest.model.fingerprint != fingerprint:
+        raise IndexFolderError(
+            f"The index {folder} was built again by another model since it was opened.",
+            "Open it again.",
+        )
 
 
 def read_plain(folder: Path) -> dict[str, Any]:
@@ -154,35 +248,24 @@ def work_folder(folder: Path) -> Path:
     return folder.with_name(f".{folder.name}.building")
 
 
+def of_model(files: Mapping[str, FileRecord]) -> dict[str, FileRecord]:
+    """The files of the copy of the model."""
+    return {n: record for n, record in files.items() if n.startswith(f"{MODEL_FOLDER}/")}
+
+
+def of_data(files: Mapping[str, FileRecord]) -> dict[str, FileRecord]:
+    """The files that are searched: all but those of the model."""
+    return {n: record for n, record in files.items() if not n.startswith(f"{MODEL_FOLDER}/")}
+
+
+def of_shards(manifest: Manifest, shards: Sequence[ShardRecord]) -> dict[str, FileRecord]:
+    """The files of some shards."""
+    folders = {shard.folder for shard in shards}
+    files = manifest.files.items()
+    return {n: record for n, record in files if PurePosixPath(n).parent.as_posix() in folders}
+
+
 def leaves(name: str) -> bool:
     """Whether a name of the manifest points out of the index folder."""
     path = PurePosixPath(name)
     return path.is_absolute() or ".." in path.parts
-
-
-def check_sizes(folder: Path, manifest: Manifest) -> None:
-    """Raise IndexFolderError if a file of the index is missing or has another size."""
-    for name, record in manifest.files.items():
-        path = folder / name
-        if not path.is_file():
-            raise IndexFolderError(f"The file {path} of the index is missing.", REBUILD)
-        size = path.stat().st_size
-        if size != record.bytes:
-            raise IndexFolderError(
-                f"The file {path} of the index has {size} bytes instead of {record.bytes}.",
-                REBUILD,
-            )
-
-
-def check_sums(folder: Path, manifest: Manifest) -> None:
-    """Raise IndexFolderError if a file of the index is not, byte for byte, what was written."""
-    check_sizes(folder, manifest)
-    total = sum(record.bytes for record in manifest.files.values())
-    with bar("Verifying bytes", total=total) as advance:
-        for name, record in manifest.files.items():
-            if sha256_of(folder / name) != record.sha256:
-                raise IndexFolderError(
-                    f"The file {folder / name} of the index is damaged: its checksum differs.",
-                    REBUILD,
-                )
-            advance(record.bytes)

@@ -1,17 +1,18 @@
 """A shard: a bounded number of candidates in one folder, memory-mapped.
 
-    vectors.float32   rows x d, row by row, little-endian
     ids.strings       a column of strings
     texts.strings     a column of strings
     lookup.hashes     the hashes of the ids, sorted (<u8 a row), then whose they are (<u4 a row)
+    field-N.*         the columns of the metadata (see `columns`)
 
-Knows nothing of the other shards.
+A shard is never changed once it is committed. Knows nothing of its vectors, of what is deleted,
+and of the other shards.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -19,27 +20,28 @@ from numpy.typing import NDArray
 
 from polyrank.errors import DataError, IndexFolderError
 from polyrank.records import Candidate
+from polyrank.retrieval.store.columns import Columns, ColumnsWriter, column_files
+from polyrank.retrieval.store.manifest import REBUILD, FieldRecord
 from polyrank.retrieval.store.strings import Strings, StringsWriter, write_all
 
-VECTORS = "vectors.float32"
 IDS = "ids.strings"
 TEXTS = "texts.strings"
 LOOKUP = "lookup.hashes"
-FILES = (VECTORS, IDS, TEXTS, LOOKUP)
+FILES = (IDS, TEXTS, LOOKUP)
 
-COMPONENT = np.dtype("<f4")
 HASH = np.dtype("<u8")
 ROW = np.dtype("<u4")
 
 
 class ShardWriter:
-    """Writes the ids and texts of a shard; its vectors come later."""
+    """Writes the ids, texts and metadata of a shard; its vectors come later."""
 
     def __init__(self, folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self._folder = folder
         self._ids = StringsWriter(folder / IDS)
         self._texts = StringsWriter(folder / TEXTS)
+        self._columns = ColumnsWriter(folder)
         self._hashes: list[bytes] = []
 
     def __len__(self) -> int:
@@ -50,17 +52,20 @@ class ShardWriter:
         ids = [encoded(candidate, candidate.id) for candidate in candidates]
         self._texts.extend([encoded(candidate, candidate.text) for candidate in candidates])
         self._ids.extend(ids)
+        self._columns.extend(candidates)
         self._hashes.extend(map(hash_of, ids))
 
-    def finish(self) -> None:
-        """Write what is still missing and close the files."""
+    def finish(self) -> Shard:
+        """Write what is still missing, close the files and open the shard."""
         self._ids.finish()
         self._texts.finish()
+        fields = self._columns.finish()
         hashes = np.frombuffer(b"".join(self._hashes), dtype=HASH)
         order = np.argsort(hashes, kind="stable")
         with open(self._folder / LOOKUP, "wb", buffering=0) as handle:
             write_all(handle, hashes[order].tobytes())
             write_all(handle, order.astype(ROW).tobytes())
+        return Shard(self._folder, len(self), fields)
 
     def close(self) -> None:
         """Close the files, finished or not."""
@@ -71,28 +76,35 @@ class ShardWriter:
 class Shard:
     """A shard on the disk; opening it reads nothing but the columns' ends."""
 
-    def __init__(self, folder: Path, rows: int) -> None:
+    def __init__(self, folder: Path, rows: int, fields: Mapping[str, FieldRecord]) -> None:
         self.folder = folder
         self.rows = rows
+        self.fields = fields
         self.ids = Strings(folder / IDS, rows)
         self.texts = Strings(folder / TEXTS, rows)
+        self.columns = Columns(folder, rows, fields)
         table = np.memmap(folder / LOOKUP, dtype=np.uint8, mode="r")
         if table.size != rows * (HASH.itemsize + ROW.itemsize):
             raise IndexFolderError(
-                f"{folder / LOOKUP} has {table.size} bytes, which do not fit {rows} rows.",
-                "Build the index again.",
+                f"{folder / LOOKUP} has {table.size} bytes, which do not fit {rows} rows.", REBUILD
             )
         split = rows * HASH.itemsize
         self.hashes: NDArray[np.uint64] = np.asarray(table[:split].view(HASH))
         self._hashed_rows: NDArray[np.uint32] = np.asarray(table[split:].view(ROW))
 
-    def vectors(self, dimension: int) -> np.memmap[tuple[int, int], np.dtype[np.float32]]:
-        """The vectors (rows, d), mapped and not read.
+    @property
+    def files(self) -> list[str]:
+        """The names of its files, those of its vectors left out."""
+        return [*FILES, *column_files(self.fields)]
 
-        Copy-on-write, though nobody writes: torch warns of tensors over read-only memory.
-        """
-        shape = (self.rows, dimension)
-        return np.memmap(self.folder / VECTORS, dtype=COMPONENT, mode="c", shape=shape)
+    def between(self, start: int, stop: int) -> list[Candidate]:
+        """The candidates of the rows from `start` to before `stop`."""
+        columns = (
+            self.ids.between(start, stop),
+            self.texts.between(start, stop),
+            self.columns.metadata(start, stop),
+        )
+        return [Candidate(*parts) for parts in zip(*columns, strict=True)]
 
     def with_hash(self, value: int) -> list[int]:
         """The rows whose id has this hash."""
@@ -101,6 +113,11 @@ class Shard:
         stop = int(np.searchsorted(self.hashes, wanted, side="right"))
         rows: list[int] = self._hashed_rows[start:stop].tolist()
         return rows
+
+    def rows_with_id(self, identifier: str) -> list[int]:
+        """The rows whose candidate has this id, deleted or not; several only before a commit."""
+        value = int.from_bytes(hash_of(identifier.encode("utf-8", "surrogatepass")), "little")
+        return sorted(row for row in self.with_hash(value) if self.ids[row] == identifier)
 
 
 def hash_of(encoded_id: bytes) -> bytes:

@@ -1,0 +1,167 @@
+"""`polyrank encode`: candidates to vectors in parts, by many processes or machines."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from polyrank.cli.command import command
+from polyrank.cli.models import ModelOptions, load
+from polyrank.cli.options import option, positional
+from polyrank.cli.output import Output
+from polyrank.config import require
+from polyrank.errors import UsageError
+
+if TYPE_CHECKING:
+    from polyrank.retrieval.bulk import EncodedPart
+
+WORDS = {
+    "encoded": "encoded",
+    "there": "was there",
+    "busy": "is being encoded by another process",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class EncodeOptions(ModelOptions):
+    """Options of `polyrank encode`."""
+
+    model: Path = positional("MODEL", help="The folder of a saved bi- or poly-encoder.")
+    candidates: Path = option(
+        help="The candidates: one text a line, or JSONL of objects with text and, optionally, id "
+        "and metadata."
+    )
+    output: Path = option(
+        help="The folder of the parts, which all processes share; finished ones are skipped."
+    )
+    num_shards: int = option(help="How many contiguous parts the candidates are cut into.")
+    shard_index: int | None = option(
+        None,
+        help="Encode only this part, counted from 0; without it, every one that is not there and "
+        "that no other process is at.",
+    )
+    storage: Literal["float32", "bfloat16", "float16", "int8"] = option(
+        "float32", help="How the vectors are kept: in 4, 2, 2 or 1 byte a component."
+    )
+    processes: int = option(
+        1,
+        help="How many processes of this machine encode parts; they divide its cores, or have a "
+        "GPU each.",
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require(self.num_shards >= 1, "--num-shards", "at least 1", self.num_shards)
+        require(self.processes >= 1, "--processes", "at least 1", self.processes)
+        index, last = self.shard_index, self.num_shards - 1
+        fits = index is None or 0 <= index <= last
+        require(fits, "--shard-index", f"from 0 to {last}", index)
+
+
+def interrupted(options: EncodeOptions) -> str:
+    """The words after Ctrl-C."""
+    return (
+        f"The finished parts in {options.output} and the vectors made so far are kept: run the "
+        "same command again to go on."
+    )
+
+
+@command("encode", EncodeOptions, interrupted=interrupted)
+def encode(options: EncodeOptions, output: Output) -> None:
+    """Encode a file of candidates in parts that `polyrank index --encoded` makes an index of.
+
+    Parts can be encoded at the same time by processes on any machines that share the folder:
+    with --shard-index each encodes one, without it each takes the next that is free. A finished
+    part is skipped, an interrupted one goes on where it was.
+    """
+    started = time.perf_counter()
+    parts = []
+    for part in encoded_parts(options):
+        say(part, options, output)
+        parts.append(part)
+    seconds = time.perf_counter() - started
+    missing = missing_parts(options)
+    if missing:
+        shown = ", ".join(map(str, missing[:10])) + (", …" if len(missing) > 10 else "")
+        output.say(f"Not there yet: {len(missing)} of {options.num_shards} parts ({shown})")
+    else:
+        output.say(
+            f"All {options.num_shards} parts are there. Make an index of them with: polyrank "
+            f"index {options.model} --encoded {options.output} --output INDEX"
+        )
+    output.result(
+        {
+            "output": options.output,
+            "model": options.model,
+            "storage": options.storage,
+            "num_shards": options.num_shards,
+            "shards": [
+                {
+                    "shard_index": part.part_index,
+                    "state": part.state,
+                    "num_candidates": part.num_candidates,
+                }
+                for part in sorted(parts)
+            ],
+            "missing": missing,
+            "seconds": seconds,
+        }
+    )
+
+
+def encoded_parts(options: EncodeOptions) -> Iterator[EncodedPart]:
+    """Encode what the options ask for."""
+    if options.processes > 1:
+        yield from encoded_by_processes(options)
+        return
+
+    from polyrank.retrieval.bulk import BulkEncoder, encode_part
+
+    model = load(options.model, options)
+    source, folder, count = options.candidates, options.output, options.num_shards
+    if options.shard_index is None:
+        yield from BulkEncoder(model, source, folder, count, storage=options.storage).encode_all()
+    else:
+        index = options.shard_index
+        yield encode_part(model, source, folder, count, index, storage=options.storage)
+
+
+def encoded_by_processes(options: EncodeOptions) -> Iterator[EncodedPart]:
+    """Encode all parts with several processes."""
+    if options.shard_index is not None:
+        raise UsageError(
+            "--processes and --shard-index do not go together: a part is encoded by one process.",
+            "Leave one of them out.",
+        )
+
+    from polyrank.retrieval.workers import encode_in_processes
+
+    yield from encode_in_processes(
+        partial(load, options.model, options),
+        options.candidates,
+        options.output,
+        options.num_shards,
+        options.processes,
+        storage=options.storage,
+        use_gpus=options.device in ("auto", "cuda"),
+    )
+
+
+def say(part: EncodedPart, options: EncodeOptions, output: Output) -> None:
+    """What has become of a part, for people."""
+    output.say(
+        f"part {part.part_index} of {options.num_shards}: {part.num_candidates:,} candidates, "
+        f"{WORDS[part.state]}"
+    )
+
+
+def missing_parts(options: EncodeOptions) -> list[int]:
+    """The parts that are not there."""
+    from polyrank.retrieval.store.parts import part_folder
+
+    everything = range(options.num_shards)
+    return [index for index in everything if not part_folder(options.output, index).is_dir()]

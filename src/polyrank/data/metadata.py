@@ -1,0 +1,83 @@
+"""The metadata of a candidate: named texts, numbers and truth values, checked.
+
+Knows what a name and a value may be; knows nothing of files and of how they are stored.
+"""
+
+from __future__ import annotations
+
+import keyword
+import math
+import unicodedata
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from polyrank.errors import DataError
+from polyrank.records import NO_METADATA, Value
+
+Blame = Callable[[str, str], DataError]
+"""From a problem and a remedy to the error that also says where."""
+
+LARGEST_INTEGER = 2**53 - 1
+"""Whole numbers beyond it are no fractions of a computer, nor of most JSON readers."""
+
+RESERVED = ("true", "false")
+EXAMPLE = 'Write it like: "metadata": {"lang": "en", "year": 2020}.'
+
+
+def as_metadata(plain: object, blame: Blame) -> Mapping[str, Value]:
+    """Metadata as it was given, without the fields that are null. Raises what `blame` makes."""
+    if plain is None or plain is NO_METADATA:
+        return NO_METADATA
+    if not isinstance(plain, Mapping):
+        raise blame(f"The metadata is {plain!r}, not an object of names and values.", EXAMPLE)
+    checked: dict[str, Value] = {}
+    for name, value in plain.items():
+        require_name(name, blame)
+        if value is not None:
+            checked[name] = as_value(name, value, blame)
+    return checked or NO_METADATA
+
+
+def require_name(name: object, blame: Blame) -> None:
+    """Check that a filter can name the field."""
+    fits = (
+        isinstance(name, str)
+        and name.isidentifier()
+        and not keyword.iskeyword(name)
+        and name not in RESERVED
+        and unicodedata.normalize("NFKC", name) == name
+    )
+    if not fits:
+        raise blame(
+            f"The metadata has a field {name!r}, which a filter cannot name.",
+            "Use letters, digits and underscores, and no word of Python such as `class` or `true`.",
+        )
+
+
+def as_value(name: str, value: Any, blame: Blame) -> Value:
+    """A value as a plain text, number or truth value."""
+    if isinstance(value, str):
+        try:
+            value.encode("utf-8")
+        except UnicodeEncodeError:
+            raise blame(
+                f"The metadata field {name!r} holds half of a surrogate pair.",
+                "Remove it, or write the whole pair.",
+            ) from None
+        return str(value)
+    if isinstance(value, bool):
+        return value
+    if isinstance(value, int) and abs(value) <= LARGEST_INTEGER:
+        return value
+    if isinstance(value, float) and math.isfinite(value):
+        return value
+    if isinstance(value, (int, float)):
+        raise blame(
+            f"The metadata field {name!r} is {value}, which is not a number up to 2**53 - 1 or a "
+            "finite fraction.",
+            "Write it as a text, or leave the field out.",
+        )
+    raise blame(
+        f"The metadata field {name!r} is {value!r}, not a text, a number or a truth value.",
+        EXAMPLE,
+    )

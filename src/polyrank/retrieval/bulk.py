@@ -1,0 +1,216 @@
+"""Bulk encoding: a file of candidates in N parts, each encoded by whichever process is free.
+
+    polyrank encode … --num-shards 4 --shard-index 0     on one machine
+    polyrank encode … --num-shards 4 --shard-index 1     on another
+    polyrank index … --encoded DIR                       all parts to an index (see `assemble`)
+
+A part that is finished is skipped, one that was interrupted goes on where it was. Processes share
+nothing but the folder of the parts.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Literal, NamedTuple, get_args
+
+from polyrank.errors import DataError, UsageError, nearest
+from polyrank.retrieval.source import Candidates
+from polyrank.retrieval.store.build import (
+    JOURNAL,
+    encode_shards,
+    flush,
+    remove_leftovers,
+    resumable,
+)
+from polyrank.retrieval.store.checksums import file_records
+from polyrank.retrieval.store.columns import Kinds
+from polyrank.retrieval.store.ids import require_unique_ids
+from polyrank.retrieval.store.journal import Journal
+from polyrank.retrieval.store.manifest import LOCK, MANIFEST, SHARDS, Layout, Storage
+from polyrank.retrieval.store.parts import (
+    BulkJob,
+    Part,
+    finished_parts,
+    part_folder,
+    part_work,
+    read_part,
+    require_same_job,
+    write_part,
+)
+from polyrank.retrieval.store.shard import Shard
+from polyrank.retrieval.store.writing import require_space, shard_record, write_texts
+from polyrank.retrieval.survey import survey
+from polyrank.retrieval.vector_model import VectorModel, require_vectors
+from polyrank.storage import discard, exclusive, storage_errors, swap_folders
+
+State = Literal["encoded", "there", "busy"]
+"""encoded: by this call. there: it was finished before. busy: another process encodes it."""
+
+
+class EncodedPart(NamedTuple):
+    """What has become of a part."""
+
+    part_index: int
+    num_candidates: int
+    state: State
+    folder: Path
+
+
+def encode_part(
+    model: VectorModel,
+    source: str | Path,
+    output: str | Path,
+    num_parts: int,
+    part_index: int,
+    *,
+    storage: Storage = "float32",
+    layout: Layout | None = None,
+) -> EncodedPart:
+    """Encode one of `num_parts` contiguous parts of a file of candidates, unless it is there.
+
+    Raises UsageError if the folder `output` has parts of another model, source, number or type of
+    storage, or if another process encodes this part; DataError for bad candidates; ModelError;
+    StorageError if the disk is full. Interrupted, the same call goes on where it was.
+    """
+    encoder = BulkEncoder(model, source, output, num_parts, storage=storage, layout=layout)
+    part = encoder.encode(part_index)
+    if part.state == "busy":
+        raise UsageError(
+            f"The part {part.folder} is being encoded by another process.",
+            "Wait for it, or encode another part.",
+        )
+    return part
+
+
+class BulkEncoder:
+    """Encodes parts of one job with one model. Several may work on one folder of parts."""
+
+    def __init__(
+        self,
+        model: VectorModel,
+        source: str | Path,
+        output: str | Path,
+        num_parts: int,
+        *,
+        storage: Storage = "float32",
+        layout: Layout | None = None,
+    ) -> None:
+        require_vectors(model)
+        if num_parts < 1:
+            raise UsageError(f"There must be at least one part, got {num_parts}.", "Give more.")
+        known = get_args(Storage)
+        if storage not in known:
+            raise UsageError(f"There is no storage {storage!r}.", nearest(storage, known))
+        self.model = model
+        self.source = Path(source)
+        self.output = Path(os.path.realpath(output))
+        require_free(self.output)
+        self._seen = look_of(self.source)
+        record = survey(self.source, self.output)
+        self.job = BulkJob(
+            fingerprint=model.fingerprint(),
+            architecture=model.config.architecture,
+            num_vectors=model.num_vectors,
+            attention=getattr(model, "attention", "basic"),
+            dimension=model.dimension,
+            storage=storage,
+            layout=layout or Layout(),
+            num_parts=num_parts,
+            source=record,
+        )
+        for index, part in finished_parts(self.output).items():
+            require_same_job(part_folder(self.output, index), part.job, self.job)
+
+    def encode_all(self) -> Iterator[EncodedPart]:
+        """Encode every part that is not there and that no other process is at."""
+        for index in range(self.job.num_parts):
+            yield self.encode(index)
+
+    def encode(self, index: int) -> EncodedPart:
+        """Encode a part, unless it is there or another process is at it."""
+        if not 0 <= index < self.job.num_parts:
+            raise UsageError(
+                f"There is no part {index} of {self.job.num_parts}.",
+                f"Parts are counted from 0: give one from 0 to {self.job.num_parts - 1}.",
+            )
+        folder = part_folder(self.output, index)
+        if not folder.exists():
+            work = part_work(self.output, index)
+            with contextlib.ExitStack() as held:
+                try:
+                    held.enter_context(exclusive(work / LOCK, "busy", "wait"))
+                except UsageError:
+                    return self._became(index, "busy")
+                if not folder.exists():
+                    self._write(index, work, folder)
+                    return self._became(index, "encoded")
+                discard(work, folder)  # another process has just finished it
+        require_same_job(folder, read_part(folder).job, self.job)
+        return self._became(index, "there")
+
+    def _became(self, index: int, state: State) -> EncodedPart:
+        start, stop = self.job.rows_of(index)
+        return EncodedPart(index, stop - start, state, part_folder(self.output, index))
+
+    def _write(self, index: int, work: Path, folder: Path) -> None:
+        job, fresh = self.job, work / "part"
+        with storage_errors(folder):
+            fresh.mkdir(parents=True, exist_ok=True)
+        details = job.of_blocks()
+        journal = Journal.open(work / JOURNAL, details)
+        with resumable(work, folder, journal):
+            shards = self._write_texts(index, fresh)
+            there = sum(file.stat().st_size for file in fresh.glob(f"{SHARDS}/*/vectors.*"))
+            rows = sum(shard.rows for shard in shards)
+            require_space(fresh, rows, job.storage, job.dimension, there=there)
+            encode_shards(self.model, shards, journal, details, job.storage)
+            remove_leftovers(shards, fresh, job.storage)
+            write_part(fresh, self._finished(index, fresh, shards))
+            flush(fresh)
+            with storage_errors(folder):
+                swap_folders(fresh, folder)
+        discard(work, folder)
+
+    def _write_texts(self, index: int, fresh: Path) -> list[Shard]:
+        start, stop = self.job.rows_of(index)
+        candidates = Candidates(self.source, start=start, stop=stop)
+        kinds = Kinds({}, candidates.blame)
+        shards = write_texts(candidates, fresh, self.job.layout, kinds) if start < stop else []
+        if look_of(self.source) != self._seen:
+            raise DataError(
+                "The file has changed while it was read.", "Start again.", path=self.source
+            )
+        require_unique_ids(shards, candidates)
+        return shards
+
+    def _finished(self, index: int, fresh: Path, shards: list[Shard]) -> Part:
+        start, stop = self.job.rows_of(index)
+        with storage_errors(fresh):
+            files = file_records(fresh, fresh.glob(f"{SHARDS}/*/*"))
+        return Part(
+            job=self.job,
+            index=index,
+            start=start,
+            stop=stop,
+            shards=tuple(shard_record(fresh, shard) for shard in shards),
+            files=files,
+        )
+
+
+def look_of(path: Path) -> tuple[int, int] | None:
+    """What changes when a file is written again: its size and time; None without a file."""
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_size, found.st_mtime_ns
+
+
+def require_free(output: Path) -> None:
+    """Raise UsageError for a place where no folder of parts can be."""
+    kind = "a file" if output.is_file() else "an index" if (output / MANIFEST).exists() else None
+    if kind is not None:
+        raise UsageError(f"{output} is {kind}, not a folder for parts.", "Choose another folder.")

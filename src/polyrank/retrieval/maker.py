@@ -1,0 +1,75 @@
+"""The model that made an index: where it lies, and whether a model is the one.
+
+Vectors mean nothing to another model, so that an index is never opened with one.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import cast
+
+import torch
+
+from polyrank.errors import IndexFolderError, ModelError, UsageError
+from polyrank.models.checkpoint import load_model
+from polyrank.retrieval.store.checksums import check_sizes
+from polyrank.retrieval.store.manifest import Manifest, ModelRecord, of_model
+from polyrank.retrieval.vector_model import VectorModel
+
+REMEDY = "Give the model that made the index (--model), or build the index again."
+
+
+def model_folder(model: VectorModel, folder: Path) -> Path:
+    """The folder the model was loaded from. Raises UsageError if it cannot be named."""
+    path = None if model.path is None else Path(os.path.realpath(model.path))
+    if path is None or not path.is_dir():
+        raise UsageError(
+            "The model was not loaded from a folder that the index could name.",
+            "Save it with save_pretrained and load it from there, or let the index keep a copy.",
+        )
+    if path == folder or folder in path.parents:
+        raise UsageError(
+            f"The model lies in {path}, inside the index folder that is to be replaced.",
+            "Let the index keep a copy of its model, or move the model elsewhere.",
+        )
+    return path
+
+
+def load_maker(
+    folder: Path, manifest: Manifest, device: str | torch.device, dtype: str | torch.dtype
+) -> VectorModel:
+    """Load the model of an index. Raises IndexFolderError if it is gone or another."""
+    record = manifest.model
+    places = [folder / record.folder]
+    if record.absolute is not None:
+        places.insert(0, Path(record.absolute))
+    found = next((place for place in places if place.is_dir()), None)
+    if found is None:
+        raise IndexFolderError(f"The index {folder} misses its model {places[0]}.", REMEDY)
+    check_sizes(folder, of_model(manifest.files))
+    try:
+        model = cast("VectorModel", load_model(found, device=device, dtype=dtype))
+    except ModelError as error:
+        raise IndexFolderError(
+            f"The model of the index {folder} cannot be loaded: {error.problem}", REMEDY
+        ) from error
+    require_maker(folder, record, model)
+    return model
+
+
+def require_maker(folder: Path, record: ModelRecord, model: VectorModel) -> None:
+    """Raise IndexFolderError if the vectors were made by another model."""
+    if model.num_vectors != record.num_vectors:
+        raise IndexFolderError(
+            f"The index {folder} was made by a {record.architecture}-encoder with "
+            f"m = {record.num_vectors} context vectors, the model has m = {model.num_vectors}.",
+            REMEDY,
+        )
+    fingerprint = model.fingerprint()
+    if fingerprint != record.fingerprint:
+        raise IndexFolderError(
+            f"The index {folder} was made by the model {record.fingerprint[:12]}, not by "
+            f"{fingerprint[:12]}; its vectors mean nothing to another model.",
+            REMEDY,
+        )

@@ -1,0 +1,126 @@
+"""Adding candidates to a collection, and taking them out again if anything fails on the way.
+
+Milvus has no transactions: others see the candidates come in, block by block. Whatever fails while
+this process lives, a bad candidate in the middle of a file too, is undone: new candidates are
+deleted and replaced ones are written back, for which their rows are kept in memory until the end.
+A process that is killed leaves what it has written: whole candidates, as many as were
+acknowledged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import islice
+from types import TracebackType
+
+from polyrank.errors import DataError, PolyrankError, StorageError
+from polyrank.records import Candidate
+from polyrank.retrieval.engine import Encode
+from polyrank.retrieval.milvus.collection import CANDIDATE_FIELDS, Collection
+from polyrank.retrieval.milvus.rows import (
+    MOST_ROWS,
+    Row,
+    encoded_rows,
+    require_storable,
+)
+from polyrank.retrieval.milvus.schema import IDENTIFIER, VECTOR, Description, read_description
+from polyrank.retrieval.source import Candidates
+from polyrank.retrieval.store.columns import Kinds
+
+
+class Addition:
+    """One addition, as a context manager: leaving it by an error takes everything back."""
+
+    def __init__(
+        self, collection: Collection, candidates: Candidates, encode: Encode, *, replace: bool
+    ) -> None:
+        self.collection = collection
+        self.encode = encode
+        self.replace = replace
+        self.candidates = candidates
+        self.places: dict[str, int] = {}
+        self.written: list[str] = []
+        self.replaced: list[Row] = []
+
+    def __enter__(self) -> Addition:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if error is not None and (self.written or self.replaced):
+            self.undo(error)
+
+    def run(self) -> int:
+        """Add all and return their number. Raises DataError, ModelError, StorageError."""
+        iterator = iter(self.candidates)
+        while block := list(islice(iterator, MOST_ROWS)):
+            self.add_block(block)
+        return len(self.places)
+
+    def add_block(self, block: Sequence[Candidate]) -> None:
+        """Check and encode some candidates, then write them."""
+        for candidate in block:
+            place = len(self.places)
+            if candidate.id in self.places:
+                raise self.candidates.given_twice(candidate.id, [self.places[candidate.id], place])
+            require_storable(candidate, self.blame)
+            self.places[candidate.id] = place
+        old = self.old_rows([candidate.id for candidate in block])
+        description = read_description(self.collection.properties(), str(self.collection))
+        kinds = Kinds(description.kinds, self.blame)
+        for candidate in block:
+            kinds.take(candidate)
+        vectors = self.encode([candidate.text for candidate in block])
+        rows, norm = encoded_rows(block, vectors, description.dimension)
+        self.describe(description, description.widened(norm, kinds.known))
+        there = {row[IDENTIFIER] for row in old}
+        self.replaced += old
+        self.written += [row[IDENTIFIER] for row in rows if row[IDENTIFIER] not in there]
+        self.collection.write(rows)
+
+    def old_rows(self, identifiers: Sequence[str]) -> list[Row]:
+        """The rows that will be replaced. Raises DataError for one, unless they may be."""
+        fields = [*CANDIDATE_FIELDS, VECTOR] if self.replace else [IDENTIFIER]
+        rows = list(self.collection.rows(identifiers, fields))
+        if rows and not self.replace:
+            identifier = rows[0][IDENTIFIER]
+            raise self.blame(
+                identifier,
+                f"The id {identifier!r} is in the index already.",
+                "Give another id, or replace the candidates that are there.",
+            )
+        return rows
+
+    def blame(self, identifier: str, problem: str, remedy: str) -> DataError:
+        """An error of a candidate; an endless id is cut, where it is not needed to find a line."""
+        named = identifier if self.candidates.path else identifier[:80]
+        return self.candidates.blame(named, problem, remedy)
+
+    def describe(self, before: Description, after: Description) -> None:
+        """Have the collection describe the candidates before they are there."""
+        if after != before:
+            known = before.properties()
+            self.collection.set_properties(
+                {
+                    name: value
+                    for name, value in after.properties().items()
+                    if known.get(name) != value
+                }
+            )
+
+    def undo(self, error: BaseException) -> None:
+        """Take everything back. Raises StorageError if Milvus does not take it."""
+        try:
+            self.collection.delete(self.written)
+            self.collection.write(self.replaced)
+        except PolyrankError as failure:
+            what = error.problem if isinstance(error, PolyrankError) else f"{error!r}"
+            raise StorageError(
+                f"Adding failed ({what}), and up to {len(self.places)} candidates could not be "
+                f"taken out again: {failure.problem}",
+                "When Milvus answers again, add them once more and replace those that are there.",
+            ) from error

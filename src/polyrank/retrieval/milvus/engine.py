@@ -1,0 +1,287 @@
+"""The engine of an index whose candidates lie in a collection of Milvus.
+
+Ids, texts, metadata and vectors lie in Milvus; scores are worked out here. One process at a time
+may write to a collection; any number may search it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from polyrank.errors import DataError, IndexFolderError, ModelError, UsageError
+from polyrank.records import Candidate, Hit
+from polyrank.retrieval.engine import Encode
+from polyrank.retrieval.filters import Filter, require_fields
+from polyrank.retrieval.milvus.addition import Addition
+from polyrank.retrieval.milvus.address import MilvusAddress
+from polyrank.retrieval.milvus.collection import CANDIDATE_FIELDS, Collection
+from polyrank.retrieval.milvus.connection import Connection, Timeouts
+from polyrank.retrieval.milvus.expression import expression
+from polyrank.retrieval.milvus.making import make, require_replaceable
+from polyrank.retrieval.milvus.rows import candidate_of
+from polyrank.retrieval.milvus.schema import (
+    IDENTIFIER,
+    MOST_BYTES,
+    TEXT,
+    Description,
+    MilvusIndex,
+    read_description,
+    require_model,
+)
+from polyrank.retrieval.milvus.search import Ranked, Searcher
+from polyrank.retrieval.milvus.verification import verify
+from polyrank.retrieval.results import Found, SearchReport
+from polyrank.retrieval.source import Candidates
+from polyrank.scoring.poly import Attention
+
+CANDIDATE_BYTES = 2048
+"""What a candidate's text and metadata are taken to weigh when pages are cut."""
+
+
+class MilvusEngine:
+    """A collection of candidates. Get one by `create` or `open`; close it."""
+
+    def __init__(
+        self, connection: Connection, collection: Collection, description: Description
+    ) -> None:
+        self._connection = connection
+        self._collection = collection
+        self._description = description
+        self._state = (description, -1)
+
+    @classmethod
+    def create(
+        cls,
+        address: MilvusAddress,
+        *,
+        fingerprint: str,
+        dimension: int,
+        num_vectors: int,
+        attention: Attention = "basic",
+        index: MilvusIndex | None = None,
+        overwrite: bool = False,
+        timeouts: Timeouts | None = None,
+    ) -> MilvusEngine:
+        """Make an empty collection for the vectors of a model.
+
+        Raises UsageError if there is one of the name, unless `overwrite` is given and it is an
+        index; it is removed then. StorageError if Milvus does not answer or makes another index.
+        """
+        index = index or MilvusIndex()
+        description = Description(
+            fingerprint=fingerprint,
+            dimension=dimension,
+            num_vectors=num_vectors,
+            attention=attention,
+            index_type=index.index_type,
+            lists=index.lists,
+        )
+        connection = Connection(address, timeouts or Timeouts())
+        try:
+            collection = Collection(connection, address.collection)
+            if collection.exists():
+                require_replaceable(collection, overwrite=overwrite)
+                collection.drop()
+            make(collection, description, index)
+        except BaseException:
+            connection.close()
+            raise
+        return cls(connection, collection, description)
+
+    @classmethod
+    def open(
+        cls,
+        address: MilvusAddress,
+        *,
+        fingerprint: str | None = None,
+        timeouts: Timeouts | None = None,
+    ) -> MilvusEngine:
+        """Open a collection, made by the model with this fingerprint if one is given.
+
+        Raises IndexFolderError if there is none or if another model made it, StorageError if
+        Milvus does not answer.
+        """
+        if address.path is not None and not address.path.exists():
+            raise IndexFolderError(f"There is no {address.path}.", "Check the path.")
+        connection = Connection(address, timeouts or Timeouts())
+        try:
+            collection = Collection(connection, address.collection)
+            if not collection.exists():
+                raise IndexFolderError(
+                    f"There is no collection {address}.", "Check the name, or build the index."
+                )
+            description = read_description(collection.properties(), str(collection))
+            if fingerprint is not None:
+                require_model(description, fingerprint, str(collection))
+            collection.load()
+        except BaseException:
+            connection.close()
+            raise
+        return cls(connection, collection, description)
+
+    @property
+    def description(self) -> Description:
+        """What the collection says of itself."""
+        return self._description
+
+    def publish(self, name: str, *, overwrite: bool = False) -> None:
+        """Give the collection another name, when it is complete; what has that name is removed.
+
+        Raises UsageError if something has the name, unless `overwrite` is given and it is an
+        index. The index of that name is gone between two requests; it is not lost before the new
+        one is complete.
+        """
+        old = Collection(self._connection, name)
+        if old.exists():
+            require_replaceable(old, overwrite=overwrite)
+            old.drop()
+        self._collection.rename(name)
+        self._connection.address = replace(self._connection.address, collection=name)
+        self._collection.load()
+
+    def __len__(self) -> int:
+        return self._collection.count()
+
+    def __iter__(self) -> Iterator[Candidate]:
+        for page in self._collection.pages("", CANDIDATE_FIELDS, CANDIDATE_BYTES):
+            yield from map(candidate_of, page)
+
+    def get(self, identifier: str) -> Candidate | None:
+        """The candidate with this id, if there is one."""
+        if not is_storable(identifier):
+            return None
+        rows = list(self._collection.rows([identifier], CANDIDATE_FIELDS))
+        return candidate_of(rows[0]) if rows else None
+
+    def search(
+        self, contexts: Tensor, top_k: int, *, exact: bool, where: Filter | None
+    ) -> list[Found]:
+        """The best `top_k` of the candidates that pass the filter, for each context (B, m, d).
+
+        An exact search is certain of the candidates as each of its requests saw them. Raises
+        UsageError for a filter on a field that no candidate has or a vector of another dimension,
+        ModelError if scores are not numbers, StorageError if Milvus does not answer.
+        """
+        contexts = contexts.detach().to("cpu", torch.float32)
+        require_contexts(contexts, self._description.dimension)
+        passing = "" if where is None else self._expression(where)
+        if passing is False or not len(contexts):
+            nothing = SearchReport(strategy="scan", num_candidates=0, num_scored=0, certified=True)
+            return [Found([], nothing) for _ in contexts]
+        passing = "" if passing is True else passing
+        if exact:
+            self._read_description()  # another process may have added longer vectors
+        searcher = Searcher(self._collection, self._description, passing)
+        return self._with_texts(searcher.search(contexts, top_k, exact=exact))
+
+    def _expression(self, where: Filter) -> str | bool:
+        """The filter for Milvus. A field that is not known may have come since."""
+        try:
+            require_fields(where, self._description.kinds)
+        except UsageError:
+            self._read_description()
+            require_fields(where, self._description.kinds)
+        return expression(where)
+
+    def _with_texts(self, ranked: Sequence[Ranked]) -> list[Found]:
+        """Hits with their texts. A candidate that was deleted since has none and is left out."""
+        wanted = {identifier for ranking, _ in ranked for _, identifier in ranking.best}
+        rows = self._collection.rows(sorted(wanted), [IDENTIFIER, TEXT])
+        texts = {row[IDENTIFIER]: row[TEXT] for row in rows}
+        return [
+            Found(
+                [
+                    Hit(identifier, score, texts[identifier])
+                    for score, identifier in ranking.best
+                    if identifier in texts
+                ],
+                report,
+            )
+            for ranking, report in ranked
+        ]
+
+    def add(self, candidates: Iterable[Candidate], encode: Encode, *, replace: bool) -> int:
+        """Add candidates and return their number; if anything fails, those added are taken out.
+
+        Raises DataError for an id given twice, for one that is there already unless it may be
+        replaced, and for a candidate that Milvus cannot hold; ModelError for vectors that are not
+        numbers; StorageError if Milvus does not answer. A `Candidates` can say in errors where
+        each came from. See `addition` for what a killed process leaves.
+        """
+        if not isinstance(candidates, Candidates):
+            candidates = Candidates(candidates)
+        with Addition(self._collection, candidates, encode, replace=replace) as addition:
+            count = addition.run()
+        self._read_description()
+        return count
+
+    def delete(self, identifiers: Sequence[str]) -> int:
+        """Delete candidates by id and return their number. DataError, and nothing deleted, for
+        an id that is not there.
+        """
+        wanted = list(dict.fromkeys(identifiers))
+        storable = [identifier for identifier in wanted if is_storable(identifier)]
+        there = self._collection.present(storable)
+        unknown = [identifier for identifier in wanted if identifier not in there]
+        if unknown:
+            more = f" and {len(unknown) - 1} more" if len(unknown) > 1 else ""
+            raise DataError(
+                f"The index has no candidate {unknown[0]!r}{more}.",
+                "Check the ids; nothing was deleted.",
+            )
+        self._collection.delete(wanted)
+        return len(wanted)
+
+    def compact(self) -> None:
+        """Have Milvus write what it holds in memory, index it and merge what it has written."""
+        self._collection.compact()
+
+    def refresh(self) -> bool:
+        """Whether others have changed the collection since the last call, as far as its number of
+        candidates and its fields tell. Every search sees what they wrote, without this.
+        """
+        self._read_description()
+        before, self._state = self._state, (self._description, len(self))
+        return before != self._state
+
+    def _read_description(self) -> None:
+        self._description = read_description(self._collection.properties(), str(self._collection))
+
+    def verify(self) -> None:
+        """Read everything and compare it with what the collection says of itself.
+
+        Milvus has no checksums to compare with. Raises IndexFolderError at the first difference.
+        """
+        self._read_description()
+        verify(self._collection, self._description)
+
+    def close(self) -> None:
+        """Close the connection; stop embedded Milvus if nobody in this process uses the file."""
+        self._connection.close()
+
+
+def require_contexts(contexts: Tensor, dimension: int) -> None:
+    """Raise an error for contexts that cannot be compared with the candidates."""
+    if contexts.shape[-1] != dimension:
+        raise UsageError(
+            f"The index holds vectors of {dimension} dimensions, got contexts of "
+            f"{contexts.shape[-1]}.",
+            "Use the model that the index was made with.",
+        )
+    if not contexts.isfinite().all():
+        raise ModelError(
+            "The scores of a context are not numbers.",
+            "The model's weights are damaged or its training diverged; use another checkpoint.",
+        )
+
+
+def is_storable(identifier: str) -> bool:
+    """Whether a candidate in Milvus can have this id."""
+    try:
+        return len(identifier.encode()) <= MOST_BYTES
+    except UnicodeEncodeError:
+        return False

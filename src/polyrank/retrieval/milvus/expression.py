@@ -1,0 +1,109 @@
+"""Filters as boolean expressions of Milvus, with the meaning that they have everywhere else.
+
+Milvus does not say what `not` makes of a field that is not there, and its releases differ, as
+they do for `!=`. So `not` never reaches it: it is pushed down to the conditions, where it turns
+into the opposite operator or the absence of the field, and `!=` asks for the field's presence.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+
+from polyrank.errors import UsageError
+from polyrank.records import Value
+from polyrank.retrieval.filters import All, Any, Comparison, Condition, Filter, Not, Operator
+
+PREFIX = "m_"
+"""What the names of metadata fields begin with in Milvus, so that none is `id` or `text`."""
+
+OPPOSITE: Mapping[Operator, Operator] = {
+    "==": "!=",
+    "!=": "==",
+    "<": ">=",
+    "<=": ">",
+    ">": "<=",
+    ">=": "<",
+}
+ESCAPES = str.maketrans({"\\": "\\\\", '"': '\\"', "\n": "\\n", "\r": "\\r", "\t": "\\t"})
+INT64 = 2**63
+
+Expression = str | bool
+"""An expression, or what it is for every candidate."""
+
+
+def expression(where: Filter, *, holds: bool = True) -> Expression:
+    """A filter, or with `holds` false its negation. Raises UsageError for a value Milvus lacks."""
+    if isinstance(where, Not):
+        return expression(where.part, holds=not holds)
+    if isinstance(where, (All, Any)):
+        parts = [expression(part, holds=holds) for part in where.parts]
+        return joined(parts, conjunction=isinstance(where, All) == holds)
+    return condition(where, holds=holds)
+
+
+def joined(parts: Sequence[Expression], *, conjunction: bool) -> Expression:
+    """`and` or `or` of expressions; those that are the same for all candidates are worked out."""
+    if any(part is not conjunction for part in parts if isinstance(part, bool)):
+        return not conjunction
+    texts = [part for part in parts if isinstance(part, str)]
+    if not texts:
+        return conjunction
+    return "(" + (" and " if conjunction else " or ").join(texts) + ")"
+
+
+def condition(where: Condition, *, holds: bool) -> Expression:
+    """A condition or its negation."""
+    field = f"$meta[{quoted(PREFIX + where.field)}]"
+    if isinstance(where, Comparison):
+        operator = where.operator if holds else OPPOSITE[where.operator]
+        tests = [f"{field} {operator} {literal(where.value)}"]
+    else:
+        operator = "==" if holds else "!="
+        tests = [f"{field} {operator} {literal(value)}" for value in where.values]
+        if not tests:
+            return not holds
+        if where.field.isascii() and all(isinstance(value, str) for value in where.values):
+            listed = ", ".join(literal(value) for value in where.values)
+            tests = [f"{PREFIX}{where.field} {'in' if holds else 'not in'} [{listed}]"]
+    compared = "(" + (" or " if holds else " and ").join(tests) + ")"
+    if not holds:
+        return f"(not exists {field} or {compared})"
+    return f"(exists {field} and {compared})" if operator == "!=" else compared
+
+
+def literal(value: Value) -> str:
+    """A value as Milvus writes it."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, str):
+        return quoted(value)
+    if isinstance(value, int):
+        if abs(value) >= INT64:
+            raise unwritable(value, "whole numbers of 64 bits")
+        return str(value)
+    if not math.isfinite(value):
+        raise unwritable(value, "finite numbers")
+    return repr(value)
+
+
+def quoted(text: str) -> str:
+    """A text in quotes, from which nothing in it gets out."""
+    if any(0xD800 <= ord(character) <= 0xDFFF for character in text):
+        raise unwritable(text, "texts of Unicode")
+    return '"' + text.translate(ESCAPES) + '"'
+
+
+def unwritable(value: Value, kind: str) -> UsageError:
+    """The error of a value that no candidate in Milvus can have."""
+    return UsageError(f"Milvus compares with {kind}, got {value!r}.", "Change the filter.")
+
+
+def among(identifiers: Sequence[str]) -> str:
+    """The candidates with these ids."""
+    return f"id in [{', '.join(quoted(identifier) for identifier in identifiers)}]"
+
+
+def both(first: str, second: str) -> str:
+    """`and` of two expressions, of which either may be empty and then says nothing."""
+    return f"{first} and {second}" if first and second else first or second

@@ -1,0 +1,143 @@
+"""One change of an index folder, visible at once or not at all.
+
+    hold the lock → write new files beside the old → flush them → replace the manifest → flush it
+
+Files of shards are never changed once a manifest names them, so that whoever has opened the old
+state keeps reading it. Files that no manifest names, of a change that failed or was killed or of a
+state that is gone, are removed by the next change. Knows nothing of candidates.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import os
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from polyrank.errors import IndexFolderError
+from polyrank.retrieval.store.checksums import file_records
+from polyrank.retrieval.store.manifest import (
+    LOCK,
+    SEARCH,
+    SHARDS,
+    FileRecord,
+    Manifest,
+    ShardRecord,
+    read_manifest,
+    require_same_maker,
+    write_manifest,
+)
+from polyrank.retrieval.store.tombstones import SUFFIX
+from polyrank.storage import exclusive, storage_errors, synchronise, synchronise_folder
+
+
+class Change:
+    """A change of an index folder that is under way; `commit` makes it visible, once."""
+
+    def __init__(self, folder: Path, manifest: Manifest) -> None:
+        self.folder = folder
+        self.manifest = manifest
+
+    @property
+    def generation(self) -> int:
+        """The number of the state that this change makes."""
+        return self.manifest.generation + 1
+
+    @property
+    def next_shard(self) -> int:
+        """The first number that no shard has."""
+        names = [PurePosixPath(shard.folder).name for shard in self.manifest.shards]
+        return max((int(name) for name in names), default=-1) + 1
+
+    def commit(
+        self,
+        shards: Sequence[ShardRecord],
+        new: Sequence[Path],
+        fields: Mapping[str, str],
+        *,
+        search: Mapping[str, Any] | None,
+    ) -> Manifest:
+        """Make `shards` the index; `new` are the files that were written for it.
+
+        `search` describes the search structure, whose files lie in its "folder".
+        Raises StorageError, and the old state stands.
+        """
+        with storage_errors(self.folder):
+            for file in new:
+                synchronise(file)
+            for folder in sorted({folder for file in new for folder in self.above(file)}):
+                synchronise_folder(folder)
+            records = file_records(self.folder, new)
+        old = self.manifest
+        kept = {name: record for name, record in old.files.items() if belongs(name, shards, search)}
+        return write_manifest(
+            self.folder,
+            dataclasses.replace(
+                old,
+                generation=self.generation,
+                count=sum(shard.live for shard in shards),
+                fields=dict(sorted(fields.items())),
+                shards=tuple(shards),
+                files=dict(sorted({**kept, **records}.items())),
+                search=search,
+            ),
+        )
+
+    def above(self, file: Path) -> list[Path]:
+        """The folders from a file up to that of the index."""
+        return [parent for parent in file.parents if parent.is_relative_to(self.folder)]
+
+
+def belongs(name: str, shards: Sequence[ShardRecord], search: Mapping[str, Any] | None) -> bool:
+    """Whether a file of the old state is one of the new state too."""
+    path = PurePosixPath(name)
+    if path.parts[0] == SEARCH:
+        return search is not None and PurePosixPath(search["folder"]) in path.parents
+    if path.parts[0] != SHARDS:
+        return True
+    owner = next((shard for shard in shards if shard.folder == path.parent.as_posix()), None)
+    return owner is not None and (path.suffix != SUFFIX or owner.deleted == name)
+
+
+@contextlib.contextmanager
+def changing(folder: Path, fingerprint: str) -> Iterator[Change]:
+    """Hold the index folder alone for a change.
+
+    Raises UsageError while another process does, and IndexFolderError if the index is not, or no
+    longer, of the model with this fingerprint.
+    """
+    read_manifest(folder)
+    problem = f"The index {folder} is being changed by another process."
+    with exclusive(folder / LOCK, problem, "Wait for it; searching goes on meanwhile."):
+        manifest = read_manifest(folder)
+        require_same_maker(folder, manifest, fingerprint)
+        remove_unnamed(folder, manifest.files)
+        try:
+            yield Change(folder, manifest)
+        finally:
+            with contextlib.suppress(IndexFolderError):
+                remove_unnamed(folder, read_manifest(folder).files)
+
+
+def remove_unnamed(folder: Path, files: Mapping[str, FileRecord]) -> None:
+    """Remove shards and search structures, or files of them, that no manifest names.
+
+    What cannot be removed stays for the next change.
+    """
+    named = {folder / name for name in files}
+    needed = {parent for file in named for parent in file.parents}
+    for part in (SHARDS, SEARCH):
+        for parent, folders, names in os.walk(folder / part):
+            for name in names:
+                path = Path(parent, name)
+                if path not in named:
+                    with contextlib.suppress(OSError):
+                        path.unlink()
+            for name in list(folders):
+                path = Path(parent, name)
+                if path not in needed:
+                    shutil.rmtree(path, ignore_errors=True)
+                    folders.remove(name)

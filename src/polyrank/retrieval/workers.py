@@ -1,0 +1,181 @@
+"""Bulk encoding by several processes of this machine, each with a model and a share of it.
+
+Every process goes through the parts and takes the next that is free. The cores are divided among
+them; where there are GPUs, each process sees one. They end when the process that started them
+ends, however it ends; what they have encoded is kept.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import multiprocessing
+import os
+import signal
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from multiprocessing.connection import Connection, wait
+from multiprocessing.context import SpawnProcess
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from polyrank.errors import PolyrankError, UsageError
+from polyrank.progress import bar, reporting
+from polyrank.retrieval.bulk import BulkEncoder, EncodedPart, State
+from polyrank.retrieval.store.build import ENCODING
+from polyrank.retrieval.store.manifest import Layout, Storage
+from polyrank.retrieval.survey import survey
+from polyrank.retrieval.vector_model import VectorModel
+
+Load = Callable[[], VectorModel]
+"""Loads the model; it is called in the process that uses it, and must be a thing to pickle."""
+
+RANK: Mapping[State, int] = {"encoded": 0, "there": 1, "busy": 2}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Share:
+    """What a process may use of the machine; `gpu` as in CUDA_VISIBLE_DEVICES, None for all."""
+
+    threads: int
+    gpu: str | None
+
+
+def encode_in_processes(
+    load: Load,
+    source: str | Path,
+    output: str | Path,
+    num_parts: int,
+    num_processes: int,
+    *,
+    storage: Storage = "float32",
+    layout: Layout | None = None,
+    use_gpus: bool = True,
+) -> Iterator[EncodedPart]:
+    """Encode all parts that are not there, as `encode_part` does, and yield them as they come.
+
+    Raises what `encode_part` raises, wherever it was raised, and PolyrankError if a process ends
+    unasked; the others are ended then, as they are when the iterator is closed.
+    """
+    if num_processes < 1:
+        raise UsageError(f"There must be at least one process, got {num_processes}.", "Give more.")
+    # once, not in every process
+    rows = survey(Path(source), Path(os.path.realpath(output))).rows
+    job = (str(source), str(output), num_parts, {"storage": storage, "layout": layout})
+    found: dict[int, EncodedPart] = {}
+    processes = running(load, job, shares(min(num_processes, num_parts), use_gpus))
+    with processes as workers, bar(ENCODING, total=rows) as advance:
+        for message in messages(workers):
+            if isinstance(message, int):
+                advance(message)
+                continue
+            part = message
+            best = found.setdefault(part.part_index, part)
+            if part.state == "encoded":
+                yield part
+            if RANK[part.state] < RANK[best.state]:
+                found[part.part_index] = part
+    yield from (found[index] for index in sorted(found) if found[index].state != "encoded")
+
+
+def shares(num_processes: int, use_gpus: bool) -> list[Share]:
+    """The machine, divided."""
+    threads = max(torch.get_num_threads() // num_processes, 1)
+    given = os.environ.get("CUDA_VISIBLE_DEVICES")
+    count = torch.cuda.device_count() if use_gpus else 0
+    names = given.split(",") if given else [str(number) for number in range(count)]
+    gpus: list[str | None] = list(names[:count]) or [None]
+    return [Share(threads=threads, gpu=gpus[n % len(gpus)]) for n in range(num_processes)]
+
+
+@contextlib.contextmanager
+def running(
+    load: Load, job: tuple[Any, ...], shares: list[Share]
+) -> Iterator[dict[Connection, SpawnProcess]]:
+    """Processes that encode, by the connections they report through; ended in the end."""
+    context = multiprocessing.get_context("spawn")
+    workers: dict[Connection, SpawnProcess] = {}
+    try:
+        with without_interrupts():
+            for share in shares:
+                reader, writer = context.Pipe(duplex=False)
+                process = context.Process(target=work, args=(load, job, share, writer))
+                process.start()
+                writer.close()
+                workers[reader] = process
+        yield workers
+    finally:
+        for process in workers.values():
+            process.terminate()
+        for process in workers.values():
+            process.join()
+
+
+@contextlib.contextmanager
+def without_interrupts() -> Iterator[None]:
+    """Ctrl-C, which reaches the processes that are started here too, is for this process alone."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def messages(workers: Mapping[Connection, SpawnProcess]) -> Iterator[EncodedPart | int]:
+    """What the processes report, parts and candidates encoded, until all have ended.
+
+    Raises the first error of any.
+    """
+    left = dict(workers)
+    while left:
+        for reader in wait(list(left)):
+            assert isinstance(reader, Connection)
+            try:
+                message = reader.recv()
+            except EOFError:
+                process = left.pop(reader)
+                process.join()
+                if process.exitcode:
+                    raise PolyrankError(
+                        f"An encoding process ended with the exit code {process.exitcode}.",
+                        "Run the same again, which goes on where it was; with fewer processes if "
+                        "memory is short.",
+                    ) from None
+                continue
+            if isinstance(message, PolyrankError):
+                raise message
+            yield message
+
+
+def work(load: Load, job: tuple[Any, ...], share: Share, writer: Connection) -> None:
+    """Encode parts and report them, in a process of its own."""
+    threading.Thread(target=end_with_parent, daemon=True).start()
+    os.environ["RAYON_NUM_THREADS"] = str(share.threads)
+    if share.gpu is not None:
+        os.environ["CUDA_VISIBLE_DEVICES"] = share.gpu
+    torch.set_num_threads(share.threads)
+    source, output, num_parts, settings = job
+
+    def report(description: str, count: int) -> None:
+        if description == ENCODING:
+            writer.send(count)
+
+    try:
+        with reporting(report):
+            for part in BulkEncoder(load(), source, output, num_parts, **settings).encode_all():
+                writer.send(part)
+    except PolyrankError as error:
+        writer.send(error)
+
+
+def end_with_parent() -> None:
+    """End this process when the one that started it has ended."""
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+    parent.join()
+    os._exit(1)

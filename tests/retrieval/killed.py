@@ -1,0 +1,155 @@
+"""Kills changes of an index before every one of their storage operations, and in the middle of
+every write, and looks at what is left.
+
+Run as a program, in a process of its own and with one thread, since it forks. For each kind of
+change it prints a line of JSON: how many operations there are, how often the old and how often the
+new state was found, and what was wrong.
+"""
+
+import json
+import os
+import shutil
+import signal
+import sys
+from pathlib import Path
+
+import torch
+from hash_model import HashModel, numbered
+
+from polyrank import storage
+from polyrank.retrieval.index import Index
+from polyrank.retrieval.store import columns, shard, strings, tombstones, vectors
+from polyrank.retrieval.store.manifest import Layout
+
+WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT
+EVENTS = {"os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.truncate"}
+LAYOUT = Layout(block_rows=8, shard_rows=8)
+FIRST = [
+    (identifier, text, {"year": 2000 + i}) for i, (identifier, text) in enumerate(numbered(10))
+]
+MORE = [("new", "x", {"lang": "en"}), ("id3", "changed"), ("id9", "changed", {"year": 1})]
+
+CHANGES = {
+    "add": lambda index: index.add(MORE[:1]),
+    "replace": lambda index: index.add(MORE, replace=True),
+    "delete": lambda index: index.delete(["id0", "id8", "id9"]),
+    "compact": lambda index: index.compact(),
+    "rebuild": lambda index: Index.build(HashModel(), MORE, index.path, layout=LAYOUT),
+}
+
+
+class Killer:
+    """Ends the process at the n-th storage operation; counts them with n = 0."""
+
+    def __init__(self, at):
+        self.at = at
+        self.count = 0
+
+    def tick(self):
+        self.count += 1
+        if self.count == self.at:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    def hear(self, event, arguments):
+        if event in EVENTS or (event == "open" and arguments[2] & WRITING):
+            self.tick()
+
+    def exchange(self, first, second):
+        self.tick()
+        return storage_exchange(first, second)
+
+    def write_all(self, handle, data):
+        data = bytes(data)
+        self.tick()
+        strings_write_all(handle, data[: len(data) // 2])
+        self.tick()
+        strings_write_all(handle, data[len(data) // 2 :])
+
+    def write_text(self, path, text, encoding=None):
+        with open(path, "w", encoding=encoding) as handle:
+            handle.write(text[: len(text) // 2])
+            handle.flush()
+            self.tick()
+            handle.write(text[len(text) // 2 :])
+
+    def install(self):
+        sys.addaudithook(self.hear)
+        storage.exchange = self.exchange
+        Path.write_text = lambda *given, **named: self.write_text(*given, **named)
+        for module in (columns, shard, strings, tombstones, vectors):
+            module.write_all = self.write_all
+
+
+strings_write_all = strings.write_all
+storage_exchange = storage.exchange
+
+
+def state(index):
+    rows = [(each.id, each.text, dict(each.metadata)) for each in index]
+    return index.engine.cache.num_rows, rows
+
+
+def run(change, folder, at):
+    """Make the change in a child process; its exit status and the number of operations."""
+    read, write = os.pipe()
+    child = os.fork()
+    if not child:
+        index = Index.open(folder, HashModel())
+        killer = Killer(at)
+        killer.install()
+        change(index)
+        os.write(write, str(killer.count).encode())
+        os._exit(0)
+    os.close(write)
+    _, status = os.waitpid(child, 0)
+    with os.fdopen(read) as answer:
+        return status, answer.read()
+
+
+def look(folder, before, after, faults):
+    """Which state is there; it must be one of the two, and a change must work."""
+    index = Index.open(folder, HashModel())
+    index.verify()
+    found = state(index)
+    if found not in (before, after):
+        faults.append(f"a mixture: {found}")
+    if [hit.id for hit in index.search(["a"], len(index))[0]] == []:
+        faults.append("nothing is found")
+    index.add([("later", "y")])
+    if state(index) != (found[0] + 1, [*found[1], ("later", "y", {})]):
+        faults.append(f"after a further addition: {state(index)}")
+    named = {*index.engine.manifest.files, "manifest.json", "lock", ".manifest.json.new"}
+    there = {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()}
+    if there - named:
+        faults.append(f"left over: {there - named}")
+    return found == after
+
+
+def main(work):
+    torch.set_num_threads(1)
+    os.fsync = lambda _: None
+    start = work / "start"
+    index = Index.build(HashModel(), FIRST, start, layout=LAYOUT)
+    index.delete(["id5", "id6"])
+    before = state(index)
+    folder = work / "index"
+    for name, change in CHANGES.items():
+        shutil.copytree(start, folder)
+        status, answer = run(change, folder, 0)
+        assert status == 0, (name, status)
+        after = state(Index.open(folder, HashModel()))
+        faults, new = [], 0
+        for at in range(1, int(answer) + 1):
+            shutil.rmtree(work / ".index.building", ignore_errors=True)
+            shutil.rmtree(folder)
+            shutil.copytree(start, folder)
+            status, _ = run(change, folder, at)
+            if os.WTERMSIG(status) != signal.SIGKILL:
+                faults.append(f"not killed at {at}")
+            new += look(folder, before, after, faults)
+        shutil.rmtree(folder)
+        print(json.dumps({"change": name, "operations": int(answer), "new": new, "faults": faults}))
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

@@ -1,0 +1,112 @@
+import json
+
+import pytest
+from hash_model import HashModel, contents
+
+from polyrank.cli.main import commands, run
+from polyrank.models import checkpoint
+from polyrank.retrieval import maker
+from polyrank.retrieval.index import Index
+
+
+@pytest.fixture(autouse=True)
+def loading(monkeypatch):
+    monkeypatch.setattr(maker, "load_model", HashModel.load)
+    monkeypatch.setattr(checkpoint, "load_model", HashModel.load)
+
+
+@pytest.fixture
+def polyrank(capsys):
+    def call(*arguments):
+        code = run([*map(str, arguments), "--json"], commands())
+        return code, json.loads(capsys.readouterr().out)
+
+    return call
+
+
+@pytest.fixture
+def index(tmp_path, polyrank):
+    HashModel().save_pretrained(tmp_path / "model")
+    file = tmp_path / "candidates.jsonl"
+    lines = [{"id": f"id{i}", "text": f"text {i}", "metadata": {"year": i}} for i in range(9)]
+    file.write_text("\n".join(map(json.dumps, lines)))
+    arguments = ["--candidates", file, "--output", tmp_path / "index", "--storage", "int8"]
+    code, found = polyrank("index", tmp_path / "model", *arguments)
+    assert (code, found["num_candidates"], found["storage"]) == (0, 9, "int8")
+    return tmp_path / "index"
+
+
+def test_an_index_is_changed_and_verified(index, tmp_path, polyrank, capsys):
+    more, ids = tmp_path / "more.jsonl", tmp_path / "ids.txt"
+    more.write_text('{"id": "new", "text": "x"}\n{"id": "id3", "text": "changed"}\n')
+    ids.write_text("id1\nid2\n")
+    before = contents(index)
+    code, found = polyrank("index", index, "--add", more)
+    assert code == 2
+    assert "more.jsonl, line 2: The id 'id3' is in the index already" in found["error"]["message"]
+    assert contents(index) == before
+
+    code, found = polyrank("index", index, "--add", more, "--replace")
+    found.pop("seconds")
+    assert (code, found) == (
+        0,
+        {"index": str(index), "num_added": 2, "num_replaced": 1, "num_candidates": 10},
+    )
+    code, found = polyrank("index", index, "--delete", ids)
+    assert (code, found) == (0, {"index": str(index), "num_deleted": 2, "num_candidates": 8})
+    code, found = polyrank("index", index, "--delete", ids)
+    assert (code, found["error"]["type"]) == (2, "DataError")
+    assert "ids.txt, line 1: There is no candidate" in found["error"]["message"]
+    code, found = polyrank("index", index, "--compact")
+    assert (code, found["num_candidates"]) == (0, 8)
+    assert found["num_bytes_freed"] > 0
+    code, found = polyrank("index", index, "--verify")
+    assert (code, found["num_candidates"], found["generation"]) == (0, 8, 4)
+    assert found["num_files"] == len(contents(index)) - len(["manifest.json", "lock"])
+
+    assert run(["index", str(index), "--verify"], commands()) == 0
+    assert "is intact: 7 files, 0.0 MB, are byte for byte" in capsys.readouterr().out
+
+
+def test_a_flipped_bit_is_an_error(index, polyrank):
+    file = index / "shards/00000/vectors.int8"
+    data = file.read_bytes()
+    file.write_bytes(bytes([data[0] ^ 1]) + data[1:])
+    code, found = polyrank("index", index, "--verify")
+    assert (code, found["error"]["type"]) == (2, "IndexFolderError")
+    assert "vectors.int8 of the index is damaged: its checksum" in found["error"]["message"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ([], "--candidates is required and missing"),
+        (["--candidates", "c"], "--output is required and missing"),
+        (["--add", "a", "--delete", "b"], "--add and --delete are two changes"),
+        (["--compact", "--verify"], "--compact and --verify are two changes"),
+        (["--delete", "b", "--replace"], "--replace goes with --add only"),
+        (["--replace"], "--replace goes with --add only"),
+        (["--add", "a", "--output", "o"], "--output is for making an index, and --add changes one"),
+        (["--verify", "--no-copy-model"], "--no-copy-model is for making an index"),
+        (["--compact", "--storage", "int8"], "--storage is for making an index"),
+    ],
+)
+def test_options_that_do_not_go_together(index, polyrank, arguments, message):
+    before = contents(index)
+    code, found = polyrank("index", index, *arguments)
+    assert (code, found["error"]["type"]) == (2, "UsageError")
+    assert message in found["error"]["message"]
+    assert contents(index) == before
+
+
+@pytest.mark.parametrize("change", ["--add", "--delete", "--compact", "--verify"])
+def test_a_model_is_no_index(index, tmp_path, polyrank, change):
+    arguments = [change] if change in ("--compact", "--verify") else [change, "x"]
+    code, found = polyrank("index", tmp_path / "model", *arguments)
+    assert (code, found["error"]["type"]) == (2, "IndexFolderError")
+    assert "has no manifest.json" in found["error"]["message"]
+
+
+def test_another_m_says_so_before_all_else(index):
+    with pytest.raises(Exception, match=r"made by a bi-encoder with m = 1 .* model has m = 16"):
+        Index.open(index, HashModel(16))
