@@ -7,7 +7,7 @@ import hashlib
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from polyrank.errors import StorageError, UsageError
@@ -183,12 +183,13 @@ def write_text(path: Path, text: str) -> None:
             fresh.unlink(missing_ok=True)
 
 
-def sha256_of(path: Path) -> str:
-    """The SHA-256 of a file, in hexadecimal."""
+def sha256_of(path: Path, advance: Callable[[int], None] = lambda _: None) -> str:
+    """The SHA-256 of a file, in hexadecimal; `advance` hears of bytes that were read."""
     digest = hashlib.sha256()
     with open(path, "rb") as handle:
         while block := handle.read(1 << 20):
             digest.update(block)
+            advance(len(block))
     return digest.hexdigest()
 
 

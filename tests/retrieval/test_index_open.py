@@ -62,13 +62,12 @@ print(json.dumps(hits))
 
 
 def test_vectors_are_mapped_and_not_read(index):
-    whole = list(index.engine.cache.blocks(64))
-    assert [(block.start, block.rows) for block in whole] == [(0, 30), (30, 30), (60, 15)]
-    assert {len(block.vectors) for block in whole} == {64}
-    mapped = Index.build(HashModel(), numbered(128), index.path.parent / "even").engine.cache
-    (block,) = mapped.blocks(128)
-    assert block.vectors.data_ptr() == mapped.vectors[0].components.data_ptr()
-    assert mapped.vectors[0].components.data_ptr() == mapped.vectors[0].mapped.ctypes.data
+    cache = index.engine.cache
+    whole = list(cache.screened(64, sketches=False))
+    assert [(first, len(rows.values)) for first, rows in whole] == [(0, 30), (30, 30), (60, 15)]
+    assert whole[0][1].values.data_ptr() == cache.vectors[0].components.data_ptr()
+    (_, sketch), *_ = cache.screened(64, sketches=True)
+    assert sketch.values.data_ptr() == cache.vectors[0].sketch.data_ptr()
 
 
 @pytest.mark.usefixtures("loading")

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from test_bulk import SMALL, rows, write
 
-from polyrank.errors import MissingExtraError, UsageError
+from polyrank.errors import DataError, MissingExtraError, UsageError
 from polyrank.models.bi_encoder import BiEncoder
 from polyrank.retrieval import ray_stage
 from polyrank.retrieval.index import Index
@@ -70,10 +70,22 @@ def test_two_actors_encode_the_parts_of_an_index(ray, model, model_path, tmp_pat
     single = Index.build(model, source, tmp_path / "single", layout=SMALL)
     assert rows(index)[0] == rows(single)[0]
     np.testing.assert_allclose(rows(index)[1], rows(single)[1], atol=1e-6)
-
-    with pytest.raises(UsageError, match=r"was encoded as one of 5 parts, not of 4"):
-        list(encode_with_ray(model_path, source, parts, 4, 1, **settings))
     assert ray.is_initialized()
+
+
+def test_an_error_of_an_actor_is_raised_as_it_was(ray):
+    def fail():
+        raise DataError("What failed.", "What to do.", path="file", line=3)
+
+    class Pool:
+        def map_unordered(self, *_):
+            yield ray.get(ray.remote(fail).remote())
+
+    with pytest.raises(DataError) as caught:
+        list(ray_stage.results(ray, Pool(), 1))
+    assert type(caught.value) is DataError
+    assert str(caught.value) == "file, line 3: What failed. What to do."
+    assert (caught.value.line, caught.value.remedy) == (3, "What to do.")
 
 
 def test_the_cluster_listens_on_this_machine_only_and_tells_nobody(ray):

@@ -9,10 +9,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from polyrank.errors import ModelError, UsageError
+from polyrank.products import can_multiply_int8
 from polyrank.retrieval.index import Index
-from polyrank.retrieval.search import scan as search_module
-from polyrank.retrieval.search.scan import even_groups, search_exact
+from polyrank.retrieval.search import exact as exact_module
+from polyrank.retrieval.search.exact import cheaper, search_exact
 from polyrank.retrieval.store.manifest import Layout
+from polyrank.scoring.blockwise import COLUMNS_AT_ONCE, context_groups
+
+STRATEGIES = ["scan", *(["bounded"] if can_multiply_int8() else [])]
 
 CONTEXTS = ["what is it", "another", ["two", "turns"]]
 
@@ -32,11 +36,12 @@ def build(model, candidates, folder, **layout):
     top_k=st.integers(1, 150),
     block_rows=st.integers(1, 40),
     blocks_a_shard=st.integers(1, 5),
-    scored_rows=st.integers(1, 100),
+    strategy=st.sampled_from(STRATEGIES),
+    early=st.booleans(),
     seed=st.randoms(use_true_random=False),
 )
 def test_search_equals_brute_force(
-    num_vectors, texts, top_k, block_rows, blocks_a_shard, scored_rows, seed
+    num_vectors, texts, top_k, block_rows, blocks_a_shard, strategy, early, seed
 ):
     # few texts under many ids: most scores tie
     model = HashModel(num_vectors)
@@ -52,19 +57,22 @@ def test_search_equals_brute_force(
             shard_rows=block_rows * blocks_a_shard,
         )
         encoded = model.encode_contexts(CONTEXTS)
-        found = search_exact(
-            model.score, encoded, index.engine.cache, top_k, block_rows=scored_rows
+        first = [np.arange(0, len(candidates), 3)] * len(CONTEXTS) if early else None
+        ranked, how = search_exact(
+            encoded, "basic", index.engine.cache, top_k, early=first, strategy=strategy
         )
+        assert how == strategy
         padded = [*candidates, *((f"~{i}", "") for i in range(-len(candidates) % 64))]
         expected = [
             [hit for hit in row if not hit[0].startswith("~")][:top_k]
             for row in brute_force(model, padded, CONTEXTS, len(padded))
         ]
-        assert [[each.id for each in row] for row in found] == [
+        identify = index.engine.cache.id
+        assert [[identify(row) for row in each.rows] for each in ranked] == [
             [hit[0] for hit in row] for row in expected
         ]
         np.testing.assert_allclose(
-            [[each.score for each in row] for row in found],
+            [each.scores for each in ranked],
             [[hit[2] for hit in row] for row in expected],
             rtol=1e-5,
             atol=1e-6,
@@ -85,7 +93,7 @@ def test_order_of_candidates_and_batch_of_contexts_change_nothing(tmp_path, num_
         np.testing.assert_allclose([h.score for h in alone], [h.score for h in hits], rtol=1e-5)
 
 
-def test_ties_go_to_the_larger_id_across_blocks_and_at_the_last_place(tmp_path):
+def test_ties_go_to_the_larger_id_across_blocks_and_at_the_last_place(tmp_path, monkeypatch):
     model = HashModel()
     candidates = [(str(i), "the same") for i in range(150)]
     index = build(model, candidates, tmp_path, block_rows=16, shard_rows=32)
@@ -93,10 +101,9 @@ def test_ties_go_to_the_larger_id_across_blocks_and_at_the_last_place(tmp_path):
     expected = sorted((identifier for identifier, _ in candidates), reverse=True)
     for top_k in (1, 7, 149, 150):
         for block_rows in (1, 13, 64, 4096):
-            found = search_exact(
-                model.score, encoded, index.engine.cache, top_k, block_rows=block_rows
-            )
-            assert [each.id for each in found[0]] == expected[:top_k]
+            monkeypatch.setattr(exact_module, "BLOCK_ROWS", block_rows)
+            (found,), _ = search_exact(encoded, "basic", index.engine.cache, top_k)
+            assert [index.engine.cache.id(row) for row in found.rows] == expected[:top_k]
 
 
 @pytest.mark.parametrize("num_vectors", [1, 64])
@@ -138,8 +145,25 @@ def test_scores_that_are_not_numbers_are_an_error(tmp_path):
 @pytest.mark.parametrize(("count", "num_vectors"), [(0, 1), (1, 1), (65, 1), (200, 1), (3, 360)])
 def test_groups_of_contexts_are_even_and_complete(count, num_vectors):
     contexts = torch.arange(float(count)).reshape(-1, 1, 1).expand(-1, num_vectors, 2)
-    groups = list(even_groups(contexts))
-    sizes = [len(group) for group in groups]
+    sizes = [len(group) for group in context_groups(contexts)]
     assert sum(sizes) == count
-    assert max(sizes, default=0) - min(sizes, default=0) <= 1
-    assert max(sizes, default=0) <= max(1, search_module.VECTORS_AT_ONCE // num_vectors)
+    assert max(sizes) - min(sizes) <= 1
+    assert max(sizes) <= max(1, COLUMNS_AT_ONCE // num_vectors)
+
+
+@pytest.mark.parametrize("storage", ["float32", "bfloat16", "int8"])
+@pytest.mark.parametrize("num_vectors", [1, 16])
+def test_every_strategy_gives_the_same_and_says_what_it_did(tmp_path, storage, num_vectors):
+    model = HashModel(num_vectors, dimension=32)
+    index = Index.build(model, numbered(3000), tmp_path / "index", storage=storage)
+    cache, encoded = index.engine.cache, model.encode_contexts(CONTEXTS)
+    results = [search_exact(encoded, "basic", cache, 10, strategy=each)[0] for each in STRATEGIES]
+    for other in results[1:]:
+        for ours, theirs in zip(results[0], other, strict=True):
+            assert (ours.rows, ours.scores) == (theirs.rows, theirs.scores)
+            assert theirs.num_scored < 3000
+    chosen = cheaper(encoded, cache)
+    found = index.search(CONTEXTS, 10)
+    for report, hits, ranked in zip(found.reports, found, results[0], strict=True):
+        assert (report.strategy, report.certified, report.num_candidates) == (chosen, True, 3000)
+        assert [hit.score for hit in hits] == ranked.scores

@@ -11,7 +11,6 @@ from hypothesis.extra.numpy import arrays
 
 from polyrank.errors import ModelError, UsageError
 from polyrank.retrieval.index import Index
-from polyrank.retrieval.store.cache import ALIGNMENT
 from polyrank.retrieval.store.manifest import Layout
 from polyrank.retrieval.store.vectors import DTYPES, STORAGES, restored, rounded
 from polyrank.scoring.poly import poly_scores
@@ -45,10 +44,11 @@ def test_int8_is_at_most_half_a_step_away_and_keeps_the_largest(values):
 @given(
     storage=st.sampled_from(STORAGES),
     count=st.integers(1, 90),
-    block_rows=st.sampled_from([64, 128]),
+    block_rows=st.sampled_from([7, 128]),
+    start=st.integers(0, 100),
     scored=st.sampled_from([1, 4]),
 )
-def test_scores_are_the_formula_on_the_stored_vectors(storage, count, block_rows, scored):
+def test_scores_are_the_formula_on_the_stored_vectors(storage, count, block_rows, start, scored):
     model = HashModel(scored)
     candidates = numbered(count)
     with tempfile.TemporaryDirectory() as folder, unflushed():
@@ -62,13 +62,20 @@ def test_scores_are_the_formula_on_the_stored_vectors(storage, count, block_rows
         assert torch.equal(cache.gather(np.arange(count)), expected)
         some = np.array([count - 1, 0, count // 2, 0])
         assert torch.equal(cache.gather(some), expected[some])
-        for block in cache.blocks(block_rows):
-            assert block.vectors.dtype == DTYPES[storage]
-            assert (block.scales is not None) == (storage == "int8")
-            assert len(block.vectors) % ALIGNMENT == 0
-            values = restored(block.vectors, block.scales)
-            assert torch.equal(values[: block.rows], expected[block.start :][: block.rows])
-            assert not values[block.rows :].any()
+        for first, rows in cache.screened(block_rows, start=start, sketches=False):
+            assert rows.values.dtype == DTYPES[storage]
+            assert (rows.scales is not None) == (storage == "int8")
+            mine = expected[first : first + len(rows.values)]
+            assert torch.equal(restored(rows.values, rows.scales), mine)
+            assert bool((rows.norms >= mine.norm(dim=1) * (1 - 1e-6)).all())
+        covered = []
+        for first, rows in cache.screened(block_rows, start=start, sketches=True):
+            mine = expected[first : first + len(rows.values)]
+            covered += range(first, first + len(mine))
+            assert rows.values.dtype == torch.int8
+            errors = (restored(rows.values, rows.scales) - mine).norm(dim=1)
+            torch.testing.assert_close(rows.errors, errors)
+        assert covered == list(range(start, count))
         contexts = model.encode_contexts(["a", "b"])
         scores = poly_scores(contexts, expected)
         (first, second) = index.search(["a", "b"], count)

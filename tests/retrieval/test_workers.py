@@ -72,7 +72,7 @@ def test_closing_ends_all_processes_and_an_error_comes_from_any(tmp_path):
     assert multiprocessing.active_children() == []
     other = partial(HashModel, salt="other")
     with pytest.raises(UsageError, match=r"was encoded by the model .* not by"):
-        list(encode_in_processes(other, source, parts, 8, 2, layout=SMALL))
+        list(encode_in_processes(other, source, parts, 8, 1, layout=SMALL))
     assert multiprocessing.active_children() == []
 
 

@@ -4,22 +4,33 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from polyrank.cli.command import command
 from polyrank.cli.models import ModelOptions, load, set_batch_tokens
 from polyrank.cli.options import option, positional
 from polyrank.cli.output import Output
-from polyrank.errors import UsageError
+from polyrank.errors import DataError, UsageError
 
 if TYPE_CHECKING:
     from polyrank.retrieval.folder_engine import FolderEngine
 
+FEWEST_CONTEXTS = 20
 CHANGES = ("add", "delete", "compact", "verify")
-OF_BUILDING = ("candidates", "encoded", "output", "storage", "copy_model")
+OF_BUILDING = (
+    "candidates",
+    "encoded",
+    "output",
+    "storage",
+    "copy_model",
+    "backend",
+    "recall",
+    "contexts",
+    "milvus_index",
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,6 +60,24 @@ class IndexOptions(ModelOptions):
     )
     copy_model: bool = option(
         True, help="Keep a copy of the model in the index, or only name the model's folder."
+    )
+    backend: str = option(
+        "exact",
+        metavar="BACKEND",
+        help="exact; hnsw, ivf or ivfpq, to search approximately as well; or a Milvus to keep the "
+        "candidates in: milvus://HOST:PORT/COLLECTION, or a path ending in .db for an embedded "
+        "one.",
+    )
+    recall: float = option(
+        0.99, help="The recall of the best 100 that hnsw, ivf and ivfpq are tuned for."
+    )
+    contexts: Path | None = option(
+        None,
+        help="Contexts to tune and measure that recall with, one text a line; texts of candidates "
+        "by default.",
+    )
+    milvus_index: str = option(
+        "HNSW", help="The index type in Milvus; FLAT certifies exact searches fastest."
     )
     add: Path | None = option(None, help="Add the candidates of this file to the index, or none.")
     replace: bool = option(
@@ -107,7 +136,7 @@ def require_fit(options: IndexOptions, chosen: list[str]) -> None:
         standard = IndexOptions(model=options.model)
         for name in OF_BUILDING:
             if getattr(options, name) != getattr(standard, name):
-                flag = "--no-copy-model" if name == "copy_model" else f"--{name}"
+                flag = "--no-copy-model" if name == "copy_model" else f"--{name.replace('_', '-')}"
                 raise UsageError(
                     f"{flag} is for making an index, and --{chosen[0]} changes one.",
                     f"Leave one of them out; --{chosen[0]} needs the folder of an index only.",
@@ -150,30 +179,72 @@ def build(options: IndexOptions, output: Output) -> None:
             options.output,
             copy_model=options.copy_model,
             storage=options.storage,
+            backend=options.backend,
+            recall=options.recall,
+            contexts=contexts_of(options),
+            milvus_index=options.milvus_index,
         )
     else:
         built = Index.assemble(
-            model, options.encoded, options.output, copy_model=options.copy_model
+            model,
+            options.encoded,
+            options.output,
+            copy_model=options.copy_model,
+            backend=options.backend,
+            recall=options.recall,
+            contexts=contexts_of(options),
         )
     seconds = time.perf_counter() - started
     output.say(f"{len(built):,} candidates in the index {options.output}, {seconds:.1f} s")
+    result: dict[str, Any] = {
+        "index": options.output,
+        "model": options.model,
+        "backend": options.backend,
+        "num_candidates": len(built),
+        "seconds": seconds,
+    }
+    manifest = getattr(built.engine, "manifest", None)
+    if manifest is not None:
+        result |= {"storage": manifest.storage, "search": manifest.search}
+        say_structure(manifest.search, output)
     output.say(f'Search it with: polyrank search {options.output} "your text"')
-    output.result(
-        {
-            "index": options.output,
-            "model": options.model,
-            "storage": options.storage if options.encoded is None else stored_as(options.output),
-            "num_candidates": len(built),
-            "seconds": seconds,
-        }
+    output.result(result)
+
+
+def contexts_of(options: IndexOptions) -> list[str] | None:
+    """The contexts of --contexts. Raises DataError."""
+    if options.contexts is None:
+        return None
+    from polyrank.data.files import read_lines
+
+    contexts = [line for _, line in read_lines(options.contexts) if line.strip()]
+    if len(contexts) < FEWEST_CONTEXTS:
+        raise DataError(
+            f"There are {len(contexts)} contexts, and a recall is measured on {FEWEST_CONTEXTS} or "
+            "more.",
+            "Give more, or leave --contexts out.",
+            path=options.contexts,
+        )
+    return contexts
+
+
+def say_structure(search: Mapping[str, Any] | None, output: Output) -> None:
+    """What approximate search will find."""
+    if search is None:
+        return
+    if not search["rows"]:
+        output.warn(f"So few candidates are searched exactly; no {search['kind']} was built.")
+        return
+    recall = search["recall"]
+    output.say(
+        f"{search['kind']}: recall@{recall['k']} {recall['measured']:.4f}, measured on "
+        f"{recall['contexts']} contexts that were not tuned on ({recall['target']} was asked for)"
     )
-
-
-def stored_as(index: Path) -> str:
-    """How the vectors of an index are kept."""
-    from polyrank.retrieval.store.manifest import read_manifest
-
-    return read_manifest(index).storage
+    if recall["measured"] < recall["target"]:
+        output.warn(
+            f"The recall asked for, {recall['target']}, was not reached; give contexts like those "
+            "that will be searched (--contexts), or use another --backend."
+        )
 
 
 def add(options: IndexOptions, output: Output) -> None:

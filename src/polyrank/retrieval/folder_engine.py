@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
-from functools import partial
 from pathlib import Path
 from typing import cast
 
@@ -16,26 +15,39 @@ from polyrank.errors import IndexFolderError, StorageError, UsageError
 from polyrank.records import Candidate, Hit
 from polyrank.retrieval.engine import Encode
 from polyrank.retrieval.filters import Filter
-from polyrank.retrieval.results import Found, SearchReport
-from polyrank.retrieval.search.scan import search_exact
+from polyrank.retrieval.results import Found, SearchReport, Strategy
+from polyrank.retrieval.search.graph import GraphKind
+from polyrank.retrieval.search.plan import search_cache
+from polyrank.retrieval.search.structure import (
+    FEWEST_ROWS,
+    SampleContexts,
+    Structure,
+    read_structure,
+    tuning_contexts,
+    write_structure,
+)
 from polyrank.retrieval.source import Candidates
 from polyrank.retrieval.store.cache import CandidateCache
-from polyrank.retrieval.store.changes import add, compact, delete, merge_small
+from polyrank.retrieval.store.changes import add, compact, delete, merge_small, restructure
 from polyrank.retrieval.store.checksums import check_sums
 from polyrank.retrieval.store.commit import Change, changing
 from polyrank.retrieval.store.manifest import Manifest, read_manifest, require_same_maker
-from polyrank.scoring.poly import Attention, poly_scores
+from polyrank.scoring.best import Ranked
+from polyrank.scoring.poly import Attention
 
 
 class FolderEngine:
     """The candidates of an index folder.
 
-    It shows the state that was committed when it was opened or last refreshed. Implements Engine.
+    It shows the state that was committed when it was opened or last refreshed. `sample` gives
+    contexts to tune a search structure with, where none are kept. Implements Engine.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, sample: SampleContexts | None = None) -> None:
         self.folder = folder
+        self.sample = sample
         self._cache: CandidateCache | None = CandidateCache.open(folder)
+        self._structure: Structure | None = None
 
     @property
     def cache(self) -> CandidateCache:
@@ -71,22 +83,37 @@ class FolderEngine:
     ) -> list[Found]:
         """The best `top_k` of the candidates that pass the filter, for each context (B, m, d).
 
-        Every candidate is scored, so that the hits are certified with or without `exact`.
+        Certified if asked, and wherever the index has no search structure.
         """
-        cache = self.cache
-        allowed = None if where is None else cache.allowed(where)
-        count = len(cache) if allowed is None else int(np.count_nonzero(allowed))
-        score = partial(poly_scores, attention=cast("Attention", cache.manifest.model.attention))
-        report = SearchReport(
-            strategy="scan", num_candidates=count, num_scored=count, certified=True
-        )
+        structure, cache = self.structure, self.cache
+        allowed = cache.alive if where is None else cache.allowed(where)
+        count = len(cache) if where is None or allowed is None else int(np.count_nonzero(allowed))
         if not count:
+            report = SearchReport(strategy="scan", num_candidates=0, num_scored=0, certified=True)
             return [Found([], report) for _ in contexts]
-        ranked = search_exact(score, contexts, cache, min(top_k, count), allowed=allowed)
-        return [
-            Found([Hit(row.id, row.score, cache.candidate(row.row).text) for row in hits], report)
-            for hits in ranked
-        ]
+        attention = cast("Attention", cache.manifest.model.attention)
+        ranked, strategy = search_cache(
+            contexts,
+            attention,
+            cache,
+            structure,
+            min(top_k, count),
+            exact=exact,
+            allowed=allowed,
+        )
+        return [found(cache, each, strategy, count) for each in ranked]
+
+    @property
+    def structure(self) -> Structure | None:
+        """The search structure, read when it is first asked for."""
+        if self._structure is None:
+            try:
+                self._structure = read_structure(self.folder, self.manifest)
+            except IndexFolderError:
+                if not self.refresh():
+                    raise
+                return self.structure  # another process has built it anew
+        return self._structure
 
     def add(self, candidates: Iterable[Candidate], encode: Encode, *, replace: bool) -> int:
         """Add candidates and return their number; all or, if anything fails, none.
@@ -112,9 +139,17 @@ class FolderEngine:
 
     def compact(self) -> None:
         """Write all shards again, full and without deleted candidates."""
+        contexts = tuning_contexts(self.folder, self.manifest)
         with self._changing() as change:
             compact(change)
         self.refresh()
+        search = self.manifest.search
+        if search is not None and not search["rows"]:
+            sample = self.sample if contexts is None else lambda _: contexts
+            if sample is not None:
+                model = self.manifest.model.fingerprint
+                give_structure(self.folder, model, search["kind"], search["target"], sample)
+                self.refresh()
 
     def refresh(self) -> bool:
         """See what has been committed since; whether there was anything.
@@ -127,6 +162,7 @@ class FolderEngine:
         cache = CandidateCache.open(self.folder)
         require_same_maker(self.folder, cache.manifest, old.model.fingerprint)
         self._cache = cache
+        self._structure = None
         return True
 
     def verify(self) -> None:
@@ -148,6 +184,39 @@ class FolderEngine:
     def close(self) -> None:
         """Let go of the files."""
         self._cache = None
+        self._structure = None
 
     def _changing(self) -> AbstractContextManager[Change]:
         return changing(self.folder, self.manifest.model.fingerprint)
+
+
+def found(cache: CandidateCache, ranked: Ranked, strategy: Strategy, count: int) -> Found:
+    """The hits of one context, with ids and texts."""
+    hits = []
+    for row, score in zip(ranked.rows, ranked.scores, strict=True):
+        identifier, text, _ = cache.candidate(row)
+        hits.append(Hit(identifier, score, text))
+    report = SearchReport(
+        strategy=strategy,
+        num_candidates=count,
+        num_scored=ranked.num_scored,
+        certified=strategy != "approximate",
+    )
+    return Found(hits, report)
+
+
+def give_structure(
+    folder: Path, fingerprint: str, kind: GraphKind, target: float, sample: SampleContexts
+) -> None:
+    """Build a search structure over an index folder, tuned for a recall, as one commit.
+
+    An index with few candidates only remembers that it wants one.
+    """
+    with changing(folder, fingerprint) as change:
+        cache = CandidateCache(folder, change.manifest)
+        if cache.num_rows < FEWEST_ROWS:
+            wanted = {"kind": kind, "target": target, "rows": 0}
+            change.commit(change.manifest.shards, [], change.manifest.fields, search=wanted)
+            return
+        contexts = sample(cache)
+        restructure(change, lambda into: write_structure(into, cache, kind, contexts, target))

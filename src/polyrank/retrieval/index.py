@@ -3,27 +3,43 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import get_args
+from typing import cast, get_args
 
 import torch
+from torch import Tensor
 
 from polyrank.data.candidates import read_ids
 from polyrank.errors import DataError, IndexFolderError, UsageError, nearest
 from polyrank.records import Candidate, Context
 from polyrank.retrieval.engine import Engine
 from polyrank.retrieval.filters import Filter, parse_filter
-from polyrank.retrieval.folder_engine import FolderEngine
+from polyrank.retrieval.folder_engine import FolderEngine, give_structure
 from polyrank.retrieval.maker import load_maker, model_folder, require_maker
+from polyrank.retrieval.milvus.address import is_milvus, parse_backend
+from polyrank.retrieval.milvus.engine import MilvusEngine
+from polyrank.retrieval.milvus.schema import MilvusIndex
+from polyrank.retrieval.remote import build_remote, is_remote, read_remote
 from polyrank.retrieval.results import SearchResults
+from polyrank.retrieval.search.graph import GRAPH_KINDS, GraphKind, faiss
+from polyrank.retrieval.search.structure import SampleContexts, sampled_texts
 from polyrank.retrieval.source import Candidates, Source
 from polyrank.retrieval.store.assemble import assemble_folder
-from polyrank.retrieval.store.build import build_folder
-from polyrank.retrieval.store.manifest import Layout, Storage, read_plain
+from polyrank.retrieval.store.build import Complete, build_folder, nothing_more
+from polyrank.retrieval.store.cache import CandidateCache
+from polyrank.retrieval.store.manifest import (
+    FileRecord,
+    Layout,
+    ModelRecord,
+    Storage,
+    read_plain,
+)
 from polyrank.retrieval.vector_model import VectorModel, require_vectors
 
-BACKENDS = ("exact",)
+BACKENDS = ("exact", *GRAPH_KINDS)
+RECALL = 0.99
+"""What an approximate index is tuned for, unless told otherwise."""
 
 
 class Index:
@@ -49,6 +65,9 @@ class Index:
         layout: Layout | None = None,
         storage: Storage = "float32",
         backend: str = "exact",
+        recall: float = RECALL,
+        contexts: Sequence[Context] | None = None,
+        milvus_index: str = "HNSW",
     ) -> Index:
         """Encode candidates into an index folder and open it.
 
@@ -59,23 +78,36 @@ class Index:
         that stands at `path` is replaced when the new one is complete. Interrupted, the same call
         goes on where it was.
 
+        `backend` is exact; hnsw, ivf or ivfpq, which also build a structure for approximate
+        search, tuned on `contexts` (by default, texts of candidates) for a `recall` of the best
+        100, which is measured and kept in the manifest; or where a Milvus keeps the candidates:
+        milvus://host:port/collection, or a path that ends in .db for an embedded one, with the
+        index type `milvus_index`.
+
         Raises UsageError for a model without vectors or a `path` that is something else than an
-        index, DataError for bad candidates, StorageError if the disk is full.
+        index, DataError for bad candidates, StorageError if the disk is full or Milvus does not
+        answer, MissingExtraError for a backend whose package is missing.
         """
         require_vectors(model)
         require_choice("storage", storage, get_args(Storage))
-        require_choice("backend", backend, BACKENDS)
         folder = Path(os.path.realpath(path))
         require_replaceable(folder)
+        model_from = None if copy_model else model_folder(model, folder)
+        if is_milvus(backend):
+            address, kind = parse_backend(backend), MilvusIndex(index_type=milvus_index)
+            source = Candidates(candidates)
+            build_remote(model, source, folder, address, kind, model_from=model_from)
+            return cls.open(folder, model)
         build_folder(
             model,
             candidates,
             folder,
-            model_from=None if copy_model else model_folder(model, folder),
+            model_from=model_from,
             layout=layout or Layout(),
             storage=storage,
+            complete=completion(model, backend, recall, contexts),
         )
-        return cls(model, FolderEngine(folder), folder)
+        return cls(model, FolderEngine(folder, sampler(model, contexts)), folder)
 
     @classmethod
     def assemble(
@@ -85,12 +117,15 @@ class Index:
         path: str | Path,
         *,
         copy_model: bool = True,
+        backend: str = "exact",
+        recall: float = RECALL,
+        contexts: Sequence[Context] | None = None,
     ) -> Index:
         """Make an index folder of parts that were encoded in bulk, and open it.
 
         `encoded` is the folder of all parts (see `retrieval.bulk`). The index is the one that
         `build` makes of the same candidates, cut into other shards; it shares the files of the
-        parts where the system can link.
+        parts where the system can link. `backend` is exact, hnsw, ivf or ivfpq, as for `build`.
 
         Raises UsageError if a part is missing or of another job, IndexFolderError if one is
         damaged or another model made them, DataError for an id that is there twice.
@@ -103,8 +138,9 @@ class Index:
             Path(os.path.realpath(encoded)),
             folder,
             model_from=None if copy_model else model_folder(model, folder),
+            complete=completion(model, backend, recall, contexts),
         )
-        return cls(model, FolderEngine(folder), folder)
+        return cls(model, FolderEngine(folder, sampler(model, contexts)), folder)
 
     @classmethod
     def open(
@@ -122,12 +158,16 @@ class Index:
         another model.
         """
         folder = Path(os.path.realpath(path))
+        plain = read_plain(folder)
+        if is_remote(plain):
+            remote = read_remote(folder, plain)
+            model = made_by(folder, remote.model, remote.files, model, device, dtype)
+            found = MilvusEngine.open(remote.address, fingerprint=remote.model.fingerprint)
+            return cls(model, found, folder)
         engine = FolderEngine(folder)
-        if model is None:
-            model = load_maker(folder, engine.manifest, device, dtype)
-        else:
-            require_vectors(model)
-            require_maker(folder, engine.manifest.model, model)
+        manifest = engine.manifest
+        model = made_by(folder, manifest.model, manifest.files, model, device, dtype)
+        engine.sample = sampler(model, None)
         return cls(model, engine, folder)
 
     def search(
@@ -215,6 +255,46 @@ class Index:
 
     def __repr__(self) -> str:
         return f"Index({str(self.path)!r}, {len(self)} candidates)"
+
+
+def made_by(
+    folder: Path,
+    record: ModelRecord,
+    files: Mapping[str, FileRecord],
+    model: VectorModel | None,
+    device: str | torch.device,
+    dtype: str | torch.dtype,
+) -> VectorModel:
+    """The model of an index: the one that is given, if it is the one, or the index's own."""
+    if model is None:
+        return load_maker(folder, record, files, device, dtype)
+    require_vectors(model)
+    require_maker(folder, record, model)
+    return model
+
+
+def completion(
+    model: VectorModel, backend: str, recall: float, contexts: Sequence[Context] | None
+) -> Complete:
+    """What a backend adds to a folder before it takes its place. Raises UsageError."""
+    require_choice("backend", backend, BACKENDS)
+    if backend == "exact":
+        return nothing_more
+    if not 0 < recall <= 1:
+        raise UsageError(f"recall must be above 0 and at most 1, got {recall}.", "Try 0.99.")
+    faiss()  # fails before hours of encoding, not after
+    kind = cast("GraphKind", backend)
+    sample = sampler(model, contexts)
+    return lambda folder: give_structure(folder, model.fingerprint(), kind, recall, sample)
+
+
+def sampler(model: VectorModel, contexts: Sequence[Context] | None) -> SampleContexts:
+    """The contexts to tune with, or texts of candidates in their place, encoded."""
+
+    def sample(cache: CandidateCache) -> Tensor:
+        return model.encode_contexts(contexts or sampled_texts(cache))
+
+    return sample
 
 
 def require_choice(name: str, value: str, known: Sequence[str]) -> None:

@@ -6,6 +6,7 @@ Vectors mean nothing to another model, so that an index is never opened with one
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import cast
 
@@ -14,7 +15,7 @@ import torch
 from polyrank.errors import IndexFolderError, ModelError, UsageError
 from polyrank.models.checkpoint import load_model
 from polyrank.retrieval.store.checksums import check_sizes
-from polyrank.retrieval.store.manifest import Manifest, ModelRecord, of_model
+from polyrank.retrieval.store.manifest import FileRecord, ModelRecord, of_model
 from polyrank.retrieval.vector_model import VectorModel
 
 REMEDY = "Give the model that made the index (--model), or build the index again."
@@ -37,17 +38,23 @@ def model_folder(model: VectorModel, folder: Path) -> Path:
 
 
 def load_maker(
-    folder: Path, manifest: Manifest, device: str | torch.device, dtype: str | torch.dtype
+    folder: Path,
+    record: ModelRecord,
+    files: Mapping[str, FileRecord],
+    device: str | torch.device,
+    dtype: str | torch.dtype,
 ) -> VectorModel:
-    """Load the model of an index. Raises IndexFolderError if it is gone or another."""
-    record = manifest.model
+    """Load the model of an index, of whose copy `files` are the records.
+
+    Raises IndexFolderError if it is gone or another.
+    """
     places = [folder / record.folder]
     if record.absolute is not None:
         places.insert(0, Path(record.absolute))
     found = next((place for place in places if place.is_dir()), None)
     if found is None:
         raise IndexFolderError(f"The index {folder} misses its model {places[0]}.", REMEDY)
-    check_sizes(folder, of_model(manifest.files))
+    check_sizes(folder, of_model(files))
     try:
         model = cast("VectorModel", load_model(found, device=device, dtype=dtype))
     except ModelError as error:

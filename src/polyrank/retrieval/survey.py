@@ -39,18 +39,26 @@ def survey(path: Path, output: Path) -> SourceRecord:
     Raises DataError for bad candidates or none, StorageError if the disk is full.
     """
     kept = read_survey(output)
-    try:
-        size = path.stat().st_size
-        if kept is None or kept.bytes != size or kept.sha256 != sha256_of(path):
-            kept = None
-    except OSError:
-        kept = None  # reading says what is wrong
-    if kept is not None:
+    if kept is not None and is_of(kept, path):
         return dataclasses.replace(kept, path=os.path.realpath(path))
     found = look_through(path, output)
     plain = json.dumps(dataclasses.asdict(found), indent=1, ensure_ascii=False) + "\n"
     write_text(output / SURVEY, plain)
     return found
+
+
+def is_of(kept: SourceRecord, path: Path) -> bool:
+    """Whether a survey is of this file as it lies there now."""
+    try:
+        return kept.bytes == path.stat().st_size and kept.sha256 == checksum(path)
+    except OSError:
+        return False  # reading it will say what is wrong
+
+
+def checksum(path: Path) -> str:
+    """The SHA-256 of a file of any size."""
+    with bar("Verifying bytes", total=path.stat().st_size) as advance:
+        return sha256_of(path, advance)
 
 
 def read_survey(output: Path) -> SourceRecord | None:
@@ -85,7 +93,7 @@ def look_through(path: Path, output: Path) -> SourceRecord:
     return SourceRecord(
         path=os.path.realpath(path),
         bytes=path.stat().st_size,
-        sha256=sha256_of(path),
+        sha256=checksum(path),
         rows=rows,
         fields=dict(sorted(kinds.known.items())),
     )

@@ -30,9 +30,8 @@ class VectorModel(Protocol):
     def num_vectors(self) -> int:
         """The number m of vectors of a context."""
 
-    @property
-    def path(self) -> Path | None:
-        """The folder the model was loaded from, if any."""
+    path: Path | None
+    """The folder the model was loaded from, if any."""
 
     def fingerprint(self) -> str:
         """A digest of all that defines a score."""

@@ -55,14 +55,14 @@ def best_rows(
     """
     if not bool(contexts.isfinite().all()):
         raise ModelError(
-            "The vectors of a context are not finite.",
+            "The vectors of a context are not numbers.",
             "The model's weights are damaged or its training diverged; use another checkpoint.",
         )
     selectors = [
         Selector(ExactScorer(vectors, attention), gather, each)
         for vectors, each in zip(contexts, best, strict=True)
     ]
-    groups = context_groups(contexts)
+    groups = context_groups(contexts) if len(contexts) else ()
     screens: list[Screen] = []
     with torch.inference_mode():
         for selector, rows in zip(selectors, early, strict=False):

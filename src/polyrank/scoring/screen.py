@@ -40,7 +40,7 @@ class Rows(NamedTuple):
     values: Tensor
     scales: Tensor | None
     norms: Tensor
-    errors: Tensor | None
+    errors: Tensor | None = None
 
 
 class Screen(Protocol):

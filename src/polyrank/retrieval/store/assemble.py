@@ -16,12 +16,14 @@ from polyrank.progress import bar
 from polyrank.retrieval.source import Candidates
 from polyrank.retrieval.store.build import (
     JOURNAL,
+    Complete,
     add_model,
     alone,
     clear_away,
     first_manifest,
     flush,
     name_model,
+    nothing_more,
 )
 from polyrank.retrieval.store.ids import require_unique_ids
 from polyrank.retrieval.store.manifest import FileRecord, work_folder, write_manifest
@@ -41,11 +43,17 @@ SHOWN_PARTS = 10
 
 
 def assemble_folder(
-    model: VectorModel, encoded: Path, path: Path, *, model_from: Path | None
+    model: VectorModel,
+    encoded: Path,
+    path: Path,
+    *,
+    model_from: Path | None,
+    complete: Complete = nothing_more,
 ) -> None:
     """Write an index of all parts in the folder `encoded` to `path`, replacing an index there.
 
-    `model_from` is the folder to name as the model's; with None the index keeps a copy. Raises
+    `model_from` is the folder to name as the model's; with None the index keeps a copy. `complete`
+    may change the folder before it takes its place. Raises
     IndexFolderError, UsageError, DataError, StorageError; what stood at `path` still does then.
     """
     parts = all_parts(encoded)
@@ -58,6 +66,7 @@ def assemble_folder(
                 shutil.rmtree(fresh, ignore_errors=True)
                 fresh.mkdir(parents=True)
             fill(model, encoded, parts, fresh, path, model_from)
+            complete(fresh)
             with storage_errors(path):
                 swap_folders(fresh, path)
         except BaseException:

@@ -11,7 +11,7 @@ import glob
 import hashlib
 import os
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from types import MappingProxyType
 
@@ -26,6 +26,7 @@ from polyrank.retrieval.store.manifest import (
     LOCK,
     MANIFEST,
     MODEL_FOLDER,
+    SEARCH,
     SHARDS,
     FileRecord,
     Layout,
@@ -50,7 +51,12 @@ from polyrank.storage import (
 
 JOURNAL = "journal.jsonl"
 ENCODING = "Encoding candidates"
+Complete = Callable[[Path], None]
 NOTHING_KNOWN: Mapping[str, FileRecord] = MappingProxyType({})
+
+
+def nothing_more(_: Path) -> None:
+    """Leave a folder as it is."""
 
 
 def build_folder(
@@ -61,11 +67,13 @@ def build_folder(
     model_from: Path | None,
     layout: Layout,
     storage: Storage,
+    complete: Complete = nothing_more,
 ) -> None:
     """Write an index of all candidates of `source` to `path`, replacing an index there.
 
-    `model_from` is the folder to name as the model's; with None the index keeps a copy. Raises
-    DataError, StorageError, ModelError; whatever is raised, what stood at `path` still does.
+    `model_from` is the folder to name as the model's; with None the index keeps a copy. `complete`
+    may change the folder before it takes its place. Raises DataError, StorageError, ModelError;
+    whatever is raised, what stood at `path` still does.
     """
     work = work_folder(path)
     fresh = work / "index"
@@ -93,6 +101,7 @@ def build_folder(
             record = name_model(model, job, path, model_from)
             finish(model, shards, fresh, storage, record)
             write_manifest(fresh, first_manifest(fresh, job, layout, record, kinds.known, shards))
+            complete(fresh)
             with storage_errors(path):
                 swap_folders(fresh, path)
         clear_away(work, path)
@@ -192,6 +201,7 @@ def finish(
 def remove_leftovers(shards: list[Shard], folder: Path, storage: Storage) -> None:
     """Remove what an earlier run left among the shards."""
     with storage_errors(folder):
+        shutil.rmtree(folder / SEARCH, ignore_errors=True)
         wanted = {shard.folder for shard in shards}
         for other in set((folder / SHARDS).glob("*")) - wanted:
             shutil.rmtree(other)
@@ -207,7 +217,9 @@ def add_model(model: VectorModel, folder: Path, record: ModelRecord) -> None:
     with storage_errors(folder):
         shutil.rmtree(folder / MODEL_FOLDER, ignore_errors=True)
         if record.absolute is None:
+            came_from = model.path
             model.save_pretrained(folder / MODEL_FOLDER)
+            model.path = came_from  # the folder here is about to be renamed
         (folder / LOCK).touch()
 
 
@@ -235,7 +247,6 @@ def first_manifest(
     return Manifest(
         generation=1,
         model=record,
-        backend="exact",
         count=sum(shard.rows for shard in shards),
         dimension=job.dimension,
         storage=job.storage,

@@ -10,13 +10,11 @@ from bisect import bisect_right
 from collections.abc import Iterator
 from itertools import accumulate
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
-from torch.nn import functional
 
 from polyrank.errors import IndexFolderError
 from polyrank.records import Candidate
@@ -33,25 +31,9 @@ from polyrank.retrieval.store.vectors import (
     has_scales,
     restored,
 )
-
-ALIGNMENT = 64
-"""Blocks are filled up with zeros to a multiple of this many rows: in a last, odd row a matrix
-product adds up in another order, and equal candidates would no longer score equally."""
+from polyrank.scoring.screen import Rows as Screened
 
 READ_ROWS = 1024
-
-
-class VectorBlock(NamedTuple):
-    """The vectors (n, d) of the rows from `start`, in the type they are stored in.
-
-    The first `rows` count, deleted ones included; the rest are filling. With int8, `scales` (n,)
-    is what each row is to be multiplied with.
-    """
-
-    start: int
-    rows: int
-    vectors: Tensor
-    scales: Tensor | None
 
 
 class CandidateCache:
@@ -143,20 +125,17 @@ class CandidateCache:
                     return first + inner
         return None
 
-    def blocks(self, rows: int) -> Iterator[VectorBlock]:
-        """The vectors in blocks of at most `rows`, a multiple of ALIGNMENT; mapped, not copied.
+    def screened(
+        self, rows: int, *, start: int = 0, sketches: bool
+    ) -> Iterator[tuple[int, Screened]]:
+        """The rows from `start` in blocks of at most `rows`, each with the number of its first.
 
-        Only the last block of a shard may be a copy, filled up with zeros.
+        As sketches or as they are stored, deleted ones included; mapped, not copied.
         """
         for first, vectors in zip(self._starts, self.vectors, strict=False):
-            for start in range(0, len(vectors), rows):
-                part, scales = vectors.rows(start, min(start + rows, len(vectors)))
-                count = len(part)
-                missing = -count % ALIGNMENT
-                if missing:
-                    part = torch.cat([part, part.new_zeros(missing, part.shape[1])])
-                    scales = None if scales is None else functional.pad(scales, (0, missing))
-                yield VectorBlock(first + start, count, part, scales)
+            for begin in range(max(start - first, 0), len(vectors), rows):
+                end = min(begin + rows, len(vectors))
+                yield first + begin, vectors.screened(begin, end, sketches=sketches)
 
     def gather(self, rows: NDArray[np.int64]) -> Tensor:
         """The vectors of any rows, as float32: (n,) → (n, d)."""

@@ -7,6 +7,7 @@ touches; compacting writes live rows again.
 from __future__ import annotations
 
 import dataclasses
+import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -23,7 +24,7 @@ from polyrank.retrieval.store.checksums import check_sums
 from polyrank.retrieval.store.columns import Kinds
 from polyrank.retrieval.store.commit import Change
 from polyrank.retrieval.store.ids import common_ids, require_unique_ids
-from polyrank.retrieval.store.manifest import SEARCH, Manifest, ShardRecord, of_shards
+from polyrank.retrieval.store.manifest import SEARCH, Manifest, ShardRecord, of_shards, unbuilt
 from polyrank.retrieval.store.shard import Shard
 from polyrank.retrieval.store.tombstones import tombstone_name, write_deleted
 from polyrank.retrieval.store.vectors import Rows, vector_files, vector_writer
@@ -142,7 +143,7 @@ def compact(change: Change) -> bool:
     full = all(shard.rows == manifest.layout.shard_rows for shard in manifest.shards[:-1])
     if full and all(shard.live == shard.rows for shard in manifest.shards):
         return False
-    rewrite(change, 0, search=None)
+    rewrite(change, 0, search=unbuilt(manifest.search))
     return True
 
 
@@ -202,6 +203,7 @@ def restructure(change: Change, write: Callable[[Path], Mapping[str, Any]]) -> N
     name = f"{SEARCH}/{change.generation:05d}"
     folder = change.folder / name
     with storage_errors(change.folder):
+        shutil.rmtree(folder, ignore_errors=True)  # what a killed process has left
         folder.mkdir(parents=True)
     search = {**write(folder), "folder": name}
     new = [path for path in folder.rglob("*") if path.is_file()]

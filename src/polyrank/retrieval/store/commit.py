@@ -95,7 +95,8 @@ def belongs(name: str, shards: Sequence[ShardRecord], search: Mapping[str, Any] 
     """Whether a file of the old state is one of the new state too."""
     path = PurePosixPath(name)
     if path.parts[0] == SEARCH:
-        return search is not None and PurePosixPath(search["folder"]) in path.parents
+        own = (search or {}).get("folder")
+        return own is not None and PurePosixPath(own) in path.parents
     if path.parts[0] != SHARDS:
         return True
     owner = next((shard for shard in shards if shard.folder == path.parent.as_posix()), None)

@@ -98,13 +98,14 @@ class Manifest:
     """All that is known of an index without opening its shards.
 
     `generation` counts commits. `fields` gives each metadata field its kind over all shards.
-    `search` describes the search structure of a backend, whose files lie in its "folder".
+    `search` describes the search structure, whose files lie in its "folder": its "kind", the
+    "target" of its recall, and "rows", the number of first rows that it covers, 0 until it is
+    built.
     `checksum` is the manifest's own, and the name of this state of the index.
     """
 
     generation: int
     model: ModelRecord
-    backend: str
     count: int
     dimension: int
     storage: Storage
@@ -114,6 +115,13 @@ class Manifest:
     files: Mapping[str, FileRecord]
     search: Mapping[str, Any] | None = None
     checksum: str = ""
+
+
+def unbuilt(search: Mapping[str, Any] | None) -> dict[str, Any] | None:
+    """The description of a search structure that has to be built anew."""
+    if search is None:
+        return None
+    return {"kind": search["kind"], "target": search["target"], "rows": 0}
 
 
 def write_manifest(folder: Path, manifest: Manifest) -> Manifest:
@@ -170,7 +178,6 @@ def from_plain(plain: Mapping[str, Any]) -> Manifest:
     return Manifest(
         generation=int(plain["generation"]),
         model=ModelRecord(**plain["model"]),
-        backend=str(plain["backend"]),
         count=int(plain["count"]),
         dimension=int(plain["dimension"]),
         storage=plain["storage"],

@@ -2,6 +2,8 @@
 
     vectors.TYPE      rows x d, row by row, little-endian
     scales.float32    with int8: what each row is multiplied with
+    sketch.int8       with other types: the same vectors in 8 bits, which exact search reads first
+    sketch.float32    rows x 3: scale, norm and error of the sketch (see `scoring.screen`)
 
 A score is computed from what is stored, converted to float32. Knows nothing of candidates.
 """
@@ -12,7 +14,7 @@ import contextlib
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple, get_args
+from typing import Any, NamedTuple, get_args
 
 import numpy as np
 import torch
@@ -22,6 +24,8 @@ from torch import Tensor
 from polyrank.errors import IndexFolderError
 from polyrank.retrieval.store.manifest import REBUILD, Storage
 from polyrank.retrieval.store.strings import write_all
+from polyrank.scoring.screen import Rows as Screened
+from polyrank.scoring.screen import quantised
 from polyrank.storage import storage_errors
 
 STORAGES: tuple[Storage, ...] = get_args(Storage)
@@ -32,7 +36,9 @@ MAPPED = {"float32": "<f4", "bfloat16": "<i2", "float16": "<f2", "int8": "i1"}
 
 SCALE = np.dtype("<f4")
 SCALES = "scales.float32"
-LARGEST_INT8 = 127
+SKETCH = "sketch.int8"
+SKETCH_BOUNDS = "sketch.float32"
+NUM_BOUNDS = 3
 
 
 class Rows(NamedTuple):
@@ -43,7 +49,16 @@ class Rows(NamedTuple):
 
     def parts(self) -> list[bytes]:
         """The bytes for each file of a shard."""
-        tensors = [self.vectors] if self.scales is None else [self.vectors, self.scales]
+        if self.scales is None:
+            sketch = quantised(self.vectors)
+            assert sketch.scales is not None
+            assert sketch.errors is not None
+            bounds = torch.stack([sketch.scales, sketch.norms, sketch.errors], dim=1)
+            tensors = [self.vectors, sketch.values, bounds]
+        else:
+            norms = restored(*self).norm(dim=1)
+            bounds = torch.stack([self.scales, norms, torch.zeros_like(norms)], dim=1)
+            tensors = [self.vectors, self.scales, bounds]
         return [tensor.contiguous().view(torch.uint8).numpy().tobytes() for tensor in tensors]
 
 
@@ -51,10 +66,8 @@ def rounded(vectors: Tensor, storage: Storage) -> Rows:
     """Vectors (n, d), float32, in a type of storage; infinite where the type is too small."""
     if not has_scales(storage):
         return Rows(vectors.to(DTYPES[storage]), None)
-    scales = vectors.abs().amax(dim=1) / LARGEST_INT8  # (n,)
-    divisor = torch.where(scales > 0, scales, 1.0)[:, None]
-    steps = (vectors / divisor).round().clamp(-LARGEST_INT8, LARGEST_INT8)
-    return Rows(steps.to(torch.int8), scales)
+    sketch = quantised(vectors)
+    return Rows(sketch.values, sketch.scales)
 
 
 def restored(vectors: Tensor, scales: Tensor | None) -> Tensor:
@@ -70,13 +83,13 @@ def has_scales(storage: str) -> bool:
 
 def vector_files(storage: str) -> list[str]:
     """The names of the files of a shard's vectors."""
-    return [f"vectors.{storage}", *([SCALES] if has_scales(storage) else [])]
+    return [f"vectors.{storage}", SCALES if has_scales(storage) else SKETCH, SKETCH_BOUNDS]
 
 
 def row_bytes(storage: str, dimension: int) -> list[int]:
     """The bytes of a row in each of the files."""
-    sizes = [np.dtype(MAPPED[storage]).itemsize * dimension]
-    return [*sizes, SCALE.itemsize] if has_scales(storage) else sizes
+    second = SCALE.itemsize if has_scales(storage) else dimension
+    return [np.dtype(MAPPED[storage]).itemsize * dimension, second, NUM_BOUNDS * SCALE.itemsize]
 
 
 class VectorWriter:
@@ -151,23 +164,41 @@ class Vectors:
                     f"{folder / name} has {found} bytes instead of {rows * size}.", REBUILD
                 )
         shape = (rows, dimension)
-        self.mapped = np.memmap(folder / names[0], dtype=MAPPED[storage], mode="c", shape=shape)
-        self.components = torch.from_numpy(np.asarray(self.mapped)).view(DTYPES[storage])
+        stored = mapped(folder / names[0], np.dtype(MAPPED[storage]), *shape)
+        self.components = stored.view(DTYPES[storage])
         self.scales: Tensor | None = None
         if has_scales(storage):
-            scales = np.memmap(folder / SCALES, dtype=SCALE, mode="c", shape=(rows,))
-            self.scales = torch.from_numpy(np.asarray(scales))
+            self.scales = mapped(folder / SCALES, SCALE, rows)
+            self.sketch = self.components
+        else:
+            self.sketch = mapped(folder / SKETCH, np.dtype("i1"), *shape)
+        self.bounds = mapped(folder / SKETCH_BOUNDS, SCALE, rows, NUM_BOUNDS)
 
     def __len__(self) -> int:
         return len(self.components)
 
     def rows(self, start: int, stop: int) -> Rows:
         """Some rows, not copied."""
-        scales = None if self.scales is None else self.scales[start:stop]
-        return Rows(self.components[start:stop], scales)
+        return Rows(self.components[start:stop], self.scales_of(start, stop))
 
     def gather(self, rows: NDArray[np.int64]) -> Rows:
         """Any rows, copied: (n,) → (n, d)."""
         places = torch.from_numpy(rows)
         scales = None if self.scales is None else self.scales[places]
         return Rows(self.components[places], scales)
+
+    def screened(self, start: int, stop: int, *, sketches: bool) -> Screened:
+        """Some rows for a screen, as sketches or as they are stored; not copied."""
+        scales, norms, errors = self.bounds[start:stop].T.contiguous()  # (3, n)
+        if sketches:
+            return Screened(self.sketch[start:stop], scales, norms, errors)
+        return Screened(self.components[start:stop], self.scales_of(start, stop), norms + errors)
+
+    def scales_of(self, start: int, stop: int) -> Tensor | None:
+        """The scales of some rows, where the type of storage has them."""
+        return None if self.scales is None else self.scales[start:stop]
+
+
+def mapped(path: Path, dtype: np.dtype[Any], *shape: int) -> Tensor:
+    """A file as a tensor, not read."""
+    return torch.from_numpy(np.asarray(np.memmap(path, dtype=dtype, mode="c", shape=shape)))

@@ -1,0 +1,111 @@
+"""Exact top-k over a candidate cache, by whichever screen is cheaper.
+
+    bounded   the 8-bit sketches of all candidates are screened
+    scan      the stored vectors of all candidates are screened
+
+Both give the same hits; what a screen cannot exclude gets the full score from the stored vectors.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from functools import cache as remember
+from typing import Literal
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from polyrank.products import can_multiply_int8
+from polyrank.retrieval.store.cache import CandidateCache
+from polyrank.scoring.best import Best, Ranked, RowNumbers
+from polyrank.scoring.blockwise import BLOCK_ROWS, Block, best_rows, norms_of, screen_for
+from polyrank.scoring.poly import Attention
+from polyrank.scoring.screen import SCREEN_ROWS, Rows, quantised
+
+ExactStrategy = Literal["bounded", "scan"]
+TRIALS = 3
+
+
+def search_exact(
+    contexts: Tensor,
+    attention: Attention,
+    cache: CandidateCache,
+    top_k: int,
+    *,
+    allowed: NDArray[np.bool_] | None = None,
+    early: list[RowNumbers] | None = None,
+    strategy: ExactStrategy | None = None,
+) -> tuple[list[Ranked], ExactStrategy]:
+    """The best `top_k` of the allowed candidates for each context (B, m, d), and how.
+
+    `allowed` (num_rows,) are the rows to rank, by default all that are not deleted. Ties are
+    broken by the id, the larger first. `early` are rows of each context that are likely among the
+    best. Without a `strategy`, the cheaper one is taken.
+    """
+    allowed = cache.alive if allowed is None else allowed
+    how = strategy or cheaper(contexts, cache)
+    found = best_rows(
+        contexts,
+        attention,
+        blocks_of(cache, allowed, sketches=how == "bounded"),
+        cache.gather,
+        keepers(cache, top_k, len(contexts)),
+        early or [],
+    )
+    return found, how
+
+
+def keepers(cache: CandidateCache, top_k: int, count: int) -> list[Best]:
+    """An empty selection for each context; ties by the id."""
+    return [Best(top_k, cache.id) for _ in range(count)]
+
+
+def blocks_of(
+    cache: CandidateCache,
+    allowed: NDArray[np.bool_] | None,
+    *,
+    start: int = 0,
+    sketches: bool | None = None,
+) -> Iterator[Block]:
+    """The rows from `start` in blocks, as sketches or as they are stored; mapped, not copied."""
+    if sketches is None:
+        sketches = can_multiply_int8()
+    for first, rows in cache.screened(BLOCK_ROWS, start=start, sketches=sketches):
+        passing = None if allowed is None else allowed[first : first + len(rows.values)]
+        if passing is None or passing.any():
+            yield Block(first, rows, passing)
+
+
+def cheaper(contexts: Tensor, cache: CandidateCache) -> ExactStrategy:
+    """The strategy that takes less time a row on this machine."""
+    if cache.manifest.storage == "int8":
+        return "bounded"  # the stored vectors are the sketches
+    if not can_multiply_int8():
+        return "scan"
+    _, num_vectors, dimension = contexts.shape
+    stored: torch.dtype = getattr(torch, cache.manifest.storage)
+    bounded = seconds(torch.int8, num_vectors, dimension, torch.get_num_threads())
+    scan = seconds(stored, num_vectors, dimension, torch.get_num_threads())
+    return "bounded" if bounded <= scan else "scan"
+
+
+@remember
+def seconds(dtype: torch.dtype, num_vectors: int, dimension: int, threads: int) -> float:
+    """The time of screening a block for one context: the best of some trials, measured once."""
+    generator = torch.Generator().manual_seed(0)
+    contexts = torch.randn(1, num_vectors, dimension, generator=generator)
+    candidates = torch.randn(SCREEN_ROWS, dimension, generator=generator)
+    if dtype == torch.int8:
+        rows = quantised(candidates)
+    else:
+        rows = Rows(candidates.to(dtype), None, norms_of(candidates), None)
+    screen = screen_for(contexts, dtype)
+    best = float("inf")
+    for _ in range(TRIALS):
+        started = time.perf_counter()
+        screen.upper(rows)
+        best = min(best, time.perf_counter() - started)
+    return best
