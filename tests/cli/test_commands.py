@@ -34,6 +34,7 @@ class FakeIndex:
 
     def __init__(self) -> None:
         self.model = LengthCross()
+        self.engine = SimpleNamespace()
 
     def __len__(self) -> int:
         return 1234

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from polyrank.errors import DataError, IndexFolderError, UsageError
 from polyrank.records import Candidate
 from polyrank.retrieval.index import Index
-from polyrank.retrieval.store.changes import restructure
+from polyrank.retrieval.store.changes import compact, restructure
 from polyrank.retrieval.store.commit import changing
 from polyrank.retrieval.store.manifest import Layout
 
@@ -117,7 +117,10 @@ def test_adding_writes_beside_and_removes_what_is_gone(index):
         "shards/00000/deleted-2.bits",
         *(
             f"shards/00003/{name}"
-            for name in ("ids.strings", "lookup.hashes", "texts.strings", "vectors.float32")
+            for name in (
+                *("ids.strings", "lookup.hashes", "texts.strings"),
+                *("sketch.float32", "sketch.int8", "vectors.float32"),
+            )
         ),
     }
     index.delete(["id4"])
@@ -217,7 +220,7 @@ def test_many_small_additions_are_merged(index):
 
 def write_structure(folder):
     (folder / "graph.bin").write_bytes(b"links")
-    return {"kind": "graph", "rows": 75, "recall": 0.99}
+    return {"kind": "graph", "rows": 75, "target": 0.99}
 
 
 def test_a_search_structure_is_kept_by_changes_and_dropped_by_compacting(index):
@@ -226,7 +229,7 @@ def test_a_search_structure_is_kept_by_changes_and_dropped_by_compacting(index):
         restructure(change, write_structure)
     assert index.refresh()
     first = engine.manifest.search
-    assert first == {"kind": "graph", "rows": 75, "recall": 0.99, "folder": "search/00002"}
+    assert first == {"kind": "graph", "rows": 75, "target": 0.99, "folder": "search/00002"}
     assert "search/00002/graph.bin" in engine.manifest.files
     for number in range(20):
         index.add([(f"new{number}", "x")])
@@ -239,8 +242,10 @@ def test_a_search_structure_is_kept_by_changes_and_dropped_by_compacting(index):
     assert len(list(index.path.glob("search/*/*"))) == 1
     index.refresh()
     index.verify()
-    index.compact()
-    assert engine.manifest.search is None
+    with changing(index.path, index.model.fingerprint()) as change:
+        compact(change)
+    index.refresh()
+    assert engine.manifest.search == {"kind": "graph", "target": 0.99, "rows": 0}
     assert not list(index.path.glob("search/*"))
 
 

@@ -170,7 +170,11 @@ def test_a_manifest_that_is_no_json_is_refused(index):
 
 
 @pytest.mark.parametrize(
-    "name", ["vectors.float32", "ids.strings", "texts.strings", "lookup.hashes"]
+    "name",
+    [
+        *("vectors.float32", "sketch.int8", "sketch.float32"),
+        *("ids.strings", "texts.strings", "lookup.hashes"),
+    ],
 )
 def test_a_missing_a_truncated_and_a_flipped_file(index, name):
     file = index.path / "shards" / "00001" / name
