@@ -65,7 +65,7 @@ def test_an_index_is_changed_and_verified(index, tmp_path, polyrank, capsys):
     assert found["num_files"] == len(contents(index)) - len(["manifest.json", "lock"])
 
     assert run(["index", str(index), "--verify"], commands()) == 0
-    assert "is intact: 7 files, 0.0 MB, are byte for byte" in capsys.readouterr().out
+    assert "is intact: 8 files, 0.0 MB, are byte for byte" in capsys.readouterr().out
 
 
 def test_a_flipped_bit_is_an_error(index, polyrank):

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import os
+import contextlib
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from polyrank.cli.command import command
 from polyrank.cli.models import ModelOptions, load, set_batch_tokens
 from polyrank.cli.options import option, positional
 from polyrank.cli.output import Output
 from polyrank.errors import DataError, UsageError
-
-if TYPE_CHECKING:
-    from polyrank.retrieval.folder_engine import FolderEngine
 
 FEWEST_CONTEXTS = 20
 CHANGES = ("add", "delete", "compact", "verify")
@@ -277,50 +274,49 @@ def add(options: IndexOptions, output: Output) -> None:
 
 def delete(options: IndexOptions, output: Output) -> None:
     """Delete candidates from an index."""
-    from polyrank.retrieval.index import delete_listed
+    from polyrank.retrieval.index import delete_listed, open_engine
 
     assert options.delete is not None
-    engine = open_engine(options)
-    count = delete_listed(engine, options.delete)
-    output.say(
-        f"{count:,} candidates deleted from the index {options.model}; it has {len(engine):,}"
-    )
-    output.result({"index": options.model, "num_deleted": count, "num_candidates": len(engine)})
+    with contextlib.closing(open_engine(options.model)) as engine:
+        count = delete_listed(engine, options.delete)
+        left = len(engine)
+    output.say(f"{count:,} candidates deleted from the index {options.model}; it has {left:,}")
+    output.result({"index": options.model, "num_deleted": count, "num_candidates": left})
 
 
 def compact(options: IndexOptions, output: Output) -> None:
     """Free the space of deleted candidates."""
-    engine = open_engine(options)
-    before = engine.num_bytes
-    engine.compact()
-    freed = before - engine.num_bytes
-    output.say(f"{freed / 1e6:,.1f} MB freed; the index {options.model} has {len(engine):,}")
-    output.result({"index": options.model, "num_bytes_freed": freed, "num_candidates": len(engine)})
+    from polyrank.retrieval.index import open_engine
+
+    with contextlib.closing(open_engine(options.model)) as engine:
+        before = getattr(engine, "num_bytes", None)
+        engine.compact()
+        freed = None if before is None else before - getattr(engine, "num_bytes", before)
+        count = len(engine)
+    what = "Milvus was asked to compact" if freed is None else f"{freed / 1e6:,.1f} MB freed"
+    output.say(f"{what}; the index {options.model} has {count:,}")
+    output.result({"index": options.model, "num_bytes_freed": freed, "num_candidates": count})
 
 
 def verify(options: IndexOptions, output: Output) -> None:
     """Compare every file of an index with its checksum."""
-    engine = open_engine(options)
-    engine.verify()
-    engine.refresh()
-    files = len(engine.manifest.files)
+    from polyrank.retrieval.index import open_engine
+
+    with contextlib.closing(open_engine(options.model)) as engine:
+        engine.verify()
+        engine.refresh()
+        result: dict[str, Any] = {"index": options.model, "num_candidates": len(engine)}
+        manifest = getattr(engine, "manifest", None)
+        what = "the collection, its index and its count are those that were made"
+        if manifest is not None:
+            files, size = len(manifest.files), getattr(engine, "num_bytes", 0)
+            result |= {
+                "num_files": files,
+                "num_bytes": size,
+                "generation": manifest.generation,
+            }
+            what = f"{files:,} files, {size / 1e6:,.1f} MB, are byte for byte what was written"
     output.say(
-        f"The index {options.model} is intact: {files:,} files, {engine.num_bytes / 1e6:,.1f} MB, "
-        f"are byte for byte what was written; {len(engine):,} candidates"
+        f"The index {options.model} is intact: {what}; {result['num_candidates']:,} candidates"
     )
-    output.result(
-        {
-            "index": options.model,
-            "num_files": files,
-            "num_bytes": engine.num_bytes,
-            "num_candidates": len(engine),
-            "generation": engine.manifest.generation,
-        }
-    )
-
-
-def open_engine(options: IndexOptions) -> FolderEngine:
-    """The index without its model, which only adding needs."""
-    from polyrank.retrieval.folder_engine import FolderEngine
-
-    return FolderEngine(Path(os.path.realpath(options.model)))
+    output.result(result)

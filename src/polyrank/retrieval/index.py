@@ -162,8 +162,7 @@ class Index:
         if is_remote(plain):
             remote = read_remote(folder, plain)
             model = made_by(folder, remote.model, remote.files, model, device, dtype)
-            found = MilvusEngine.open(remote.address, fingerprint=remote.model.fingerprint)
-            return cls(model, found, folder)
+            return cls(model, open_engine(folder), folder)
         engine = FolderEngine(folder)
         manifest = engine.manifest
         model = made_by(folder, manifest.model, manifest.files, model, device, dtype)
@@ -255,6 +254,19 @@ class Index:
 
     def __repr__(self) -> str:
         return f"Index({str(self.path)!r}, {len(self)} candidates)"
+
+
+def open_engine(path: str | Path) -> FolderEngine | MilvusEngine:
+    """An index without its model, which only adding and encoding contexts need.
+
+    Raises IndexFolderError if there is none, StorageError if Milvus does not answer.
+    """
+    folder = Path(os.path.realpath(path))
+    plain = read_plain(folder)
+    if not is_remote(plain):
+        return FolderEngine(folder)
+    remote = read_remote(folder, plain)
+    return MilvusEngine.open(remote.address, fingerprint=remote.model.fingerprint)
 
 
 def made_by(
