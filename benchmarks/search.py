@@ -59,16 +59,20 @@ STEP = 20_000
 class Encoded:
     """A model whose candidates' vectors were made before; they must come in the same order."""
 
-    def __init__(self, model: Any, vectors: np.ndarray) -> None:
-        self._model, self._vectors, self._place = model, vectors, 0
+    def __init__(self, model: Any, path: Path) -> None:
+        vectors = np.load(path, mmap_mode="r")
+        self._model = model
+        self._handle = open(path, "rb")  # noqa: SIM115 - read, not mapped: that is not our memory
+        self._handle.seek(vectors.offset)
+        self._width = vectors.shape[1]
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._model, name)
 
     def encode_candidates(self, texts: Sequence[str]) -> Tensor:
         """The next vectors."""
-        start, self._place = self._place, self._place + len(texts)
-        return torch.from_numpy(np.array(self._vectors[start : self._place]))
+        read = np.fromfile(self._handle, np.float32, len(texts) * self._width)
+        return torch.from_numpy(read.reshape(len(texts), self._width))
 
 
 def vectors_of(work: Path) -> np.ndarray:
@@ -109,7 +113,7 @@ def encode(options: argparse.Namespace) -> None:
 def build(options: argparse.Namespace) -> None:
     """An index of the first texts; its seconds and peak memory, verified."""
     model = load_model(options.model)
-    encoded: Any = Encoded(model, vectors_of(options.work))
+    encoded: Any = Encoded(model, options.work / "candidates.npy")
     with open(options.texts, encoding="utf-8") as handle:
         texts = (
             (str(n), line.rstrip("\n")) for n, line in enumerate(islice(handle, options.count))

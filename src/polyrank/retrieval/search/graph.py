@@ -31,6 +31,7 @@ LINKS = 32
 
 BREADTH_OF_BUILDING = 100
 POINTS_A_CENTROID = 64
+FEWEST_POINTS = 1 << 15
 PARTS_A_VECTOR = 8
 """Components of a part that the product quantiser makes one byte of."""
 
@@ -135,7 +136,6 @@ def empty_index(kind: GraphKind, sample: Vectors, rows: int) -> Any:
         coarse.this.disown()
         index.cp.min_points_per_centroid = 1
         index.cp.seed = 1234
-        sample = sample[: max(POINTS_A_CENTROID * centroids, 1 << 15)]
     with bar(f"Training {kind}"):
         index.train(np.ascontiguousarray(sample))
     return index
@@ -147,9 +147,12 @@ def number_of_lists(rows: int) -> int:
     return max(1, min(1 << round(math.log2(wanted)), rows // 39))
 
 
-def sample_rows(rows: int) -> int:
+def sample_rows(kind: GraphKind, rows: int) -> int:
     """How many vectors the training of a structure over `rows` vectors looks at."""
-    return min(rows, max(POINTS_A_CENTROID * number_of_lists(rows), 1 << 15))
+    wanted = FEWEST_POINTS
+    if kind != "hnsw":
+        wanted = max(wanted, POINTS_A_CENTROID * number_of_lists(rows))
+    return min(rows, wanted)
 
 
 def faiss() -> Any:

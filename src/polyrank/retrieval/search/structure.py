@@ -53,7 +53,7 @@ def write_structure(
     Raises StorageError if the disk is full.
     """
     rows = cache.num_rows
-    graph = Graph.build(kind, restored_blocks(cache), sampled(cache, sample_rows(rows)), rows)
+    graph = Graph.build(kind, restored_blocks(cache), sampled(cache, sample_rows(kind, rows)), rows)
     attention = cast("Attention", cache.manifest.model.attention)
     effort, measured = tune(graph, contexts, attention, cache, recall)
     with storage_errors(folder):
