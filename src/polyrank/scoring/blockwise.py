@@ -9,7 +9,7 @@ Letters: B contexts, m vectors of each, N candidates, d dimensions.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -25,10 +25,17 @@ from polyrank.scoring.poly import Attention
 from polyrank.scoring.screen import FloatScreen, IntegerScreen, Rows, Screen
 
 BLOCK_ROWS = 1 << 17
-"""Rows whose bounds are looked at together, the most promising first."""
+"""Rows that are screened at once."""
+
+MOST_BOUNDS = 1 << 22
+"""Bounds, of all contexts, that are looked at together, the most promising first: the more, the
+fewer rows are scored."""
 
 COLUMNS_AT_ONCE = 256
 """Context vectors multiplied at once: more would push a block's logits out of the cache."""
+
+
+Bounds = NDArray[np.float32]
 
 
 class Block(NamedTuple):
@@ -62,21 +69,52 @@ def best_rows(
         Selector(ExactScorer(vectors, attention), gather, each)
         for vectors, each in zip(contexts, best, strict=True)
     ]
-    groups = context_groups(contexts) if len(contexts) else ()
-    screens: list[Screen] = []
+    if not selectors:
+        return []
     with torch.inference_mode():
         for selector, rows in zip(selectors, early, strict=False):
             selector.begin(rows)
-        for start, part, allowed in blocks:
-            screens = screens or [screen_for(group, part.values.dtype) for group in groups]
-            place = 0
-            for screen in screens:
-                for bounds in screen.upper(part).numpy():  # (n,)
-                    if allowed is not None:
-                        bounds = np.where(allowed, bounds, np.nan)
-                    selectors[place].offer(bounds, start)
-                    place += 1
+        for start, bounds in joined(screened(contexts, blocks), MOST_BOUNDS // len(contexts)):
+            for selector, own in zip(selectors, bounds, strict=True):
+                selector.offer(own, start)
     return [selector.ranked() for selector in selectors]
+
+
+def screened(contexts: Tensor, blocks: Iterable[Block]) -> Iterator[tuple[int, Bounds]]:
+    """The first row of each block, and its bounds for each context (B, n); NaN is not allowed."""
+    groups = context_groups(contexts)
+    screens: list[Screen] = []
+    for start, rows, allowed in blocks:
+        screens = screens or [screen_for(group, rows.values.dtype) for group in groups]
+        bounds = np.concatenate([screen.upper(rows).numpy() for screen in screens])  # (B, n)
+        if allowed is not None:
+            bounds[:, ~allowed] = np.nan
+        yield start, bounds
+
+
+def joined(parts: Iterable[tuple[int, Bounds]], most_rows: int) -> Iterator[tuple[int, Bounds]]:
+    """Join bounds of ascending rows into spans of at most `most_rows`, if no part is larger.
+
+    Rows in no part are NaN.
+    """
+    held: list[tuple[int, Bounds]] = []
+
+    def span() -> tuple[int, Bounds]:
+        first, (last, bounds) = held[0][0], held[-1]
+        if len(held) == 1:
+            return first, bounds
+        whole = np.full((len(bounds), last + bounds.shape[1] - first), np.nan, np.float32)
+        for start, part in held:
+            whole[:, start - first : start - first + part.shape[1]] = part
+        return first, whole
+
+    for start, bounds in parts:
+        if held and start + bounds.shape[1] - held[0][0] > most_rows:
+            yield span()
+            held.clear()
+        held.append((start, bounds))
+    if held:
+        yield span()
 
 
 def context_groups(contexts: Tensor) -> tuple[Tensor, ...]:

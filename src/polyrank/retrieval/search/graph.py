@@ -29,7 +29,7 @@ GRAPH_KINDS: tuple[GraphKind, ...] = get_args(GraphKind)
 LINKS = 32
 """Neighbours of a node of the graph; twice as many in its lowest layer."""
 
-BREADTH_OF_BUILDING = 100
+BREADTH_OF_BUILDING = 200
 POINTS_A_CENTROID = 64
 FEWEST_POINTS = 1 << 15
 PARTS_A_VECTOR = 8
