@@ -272,7 +272,6 @@ def million(options: argparse.Namespace) -> None:
         "certified": lambda c: search_exact(c, "basic", cache, K, strategy="bounded")[0],
     }
     if structure is not None:
-        ways["certified, graph first"] = lambda c: engine.search(c, K, exact=True, where=None)
         ways["approximate"] = lambda c: search_approximate(
             c, "basic", cache, structure.graph, structure.effort, K, cache.alive
         )
@@ -291,8 +290,6 @@ def million(options: argparse.Namespace) -> None:
         assert found["scan"].rows == found["certified"].rows
         if "approximate" in found:
             recall.append(len(set(found["scan"].rows) & set(found["approximate"].rows)) / K)
-            graph_first = found["certified, graph first"]
-            scored["certified, graph first"].append(graph_first.report.num_scored)
     print(f"{options.count:,} {options.storage}, {len(contexts)} queries")
     show(seconds, "scan", "scan")
     for name, values in scored.items():

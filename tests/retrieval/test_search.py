@@ -37,11 +37,10 @@ def build(model, candidates, folder, **layout):
     block_rows=st.integers(1, 40),
     blocks_a_shard=st.integers(1, 5),
     strategy=st.sampled_from(STRATEGIES),
-    early=st.booleans(),
     seed=st.randoms(use_true_random=False),
 )
 def test_search_equals_brute_force(
-    num_vectors, texts, top_k, block_rows, blocks_a_shard, strategy, early, seed
+    num_vectors, texts, top_k, block_rows, blocks_a_shard, strategy, seed
 ):
     # few texts under many ids: most scores tie
     model = HashModel(num_vectors)
@@ -57,10 +56,7 @@ def test_search_equals_brute_force(
             shard_rows=block_rows * blocks_a_shard,
         )
         encoded = model.encode_contexts(CONTEXTS)
-        first = [np.arange(0, len(candidates), 3)] * len(CONTEXTS) if early else None
-        ranked, how = search_exact(
-            encoded, "basic", index.engine.cache, top_k, early=first, strategy=strategy
-        )
+        ranked, how = search_exact(encoded, "basic", index.engine.cache, top_k, strategy=strategy)
         assert how == strategy
         padded = [*candidates, *((f"~{i}", "") for i in range(-len(candidates) % 64))]
         expected = [

@@ -169,3 +169,21 @@ def test_a_context_that_is_not_finite_is_refused():
     contexts = torch.full((1, 2, 4), torch.nan)
     with pytest.raises(ModelError, match="not numbers"):
         top_k(contexts, draw(0, 5, 4), 2)
+
+
+def test_rows_scored_early_are_found_once(monkeypatch):
+    monkeypatch.setattr(blockwise, "MOST_BOUNDS", 300)
+    contexts, candidates = draw(1, 2, 4, 16), texts_like(2, 500, 16)
+    blocks = [
+        Block(start, Rows(part, None, norms_of(part)))
+        for start, part in zip(range(0, 500, 100), candidates.split(100), strict=True)
+        if start != 200
+    ]
+    best = [Best(500, lambda row: row) for _ in contexts]
+    early = [np.array([499, 3, 250]), np.array([], np.int64)]
+    found = best_rows(
+        contexts, "basic", blocks, lambda n: candidates[torch.from_numpy(n)], best, early
+    )
+    there = [row for row in range(500) if not 200 <= row < 300]
+    assert sorted(found[0].rows) == sorted([*there, 250])
+    assert sorted(found[1].rows) == there

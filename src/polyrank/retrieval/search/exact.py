@@ -20,7 +20,7 @@ from torch import Tensor
 
 from polyrank.products import can_multiply_int8
 from polyrank.retrieval.store.cache import CandidateCache
-from polyrank.scoring.best import Best, Ranked, RowNumbers
+from polyrank.scoring.best import Best, Ranked
 from polyrank.scoring.blockwise import BLOCK_ROWS, Block, best_rows, norms_of, screen_for
 from polyrank.scoring.poly import Attention
 from polyrank.scoring.screen import SCREEN_ROWS, Rows, quantised
@@ -36,14 +36,12 @@ def search_exact(
     top_k: int,
     *,
     allowed: NDArray[np.bool_] | None = None,
-    early: list[RowNumbers] | None = None,
     strategy: ExactStrategy | None = None,
 ) -> tuple[list[Ranked], ExactStrategy]:
     """The best `top_k` of the allowed candidates for each context (B, m, d), and how.
 
     `allowed` (num_rows,) are the rows to rank, by default all that are not deleted. Ties are
-    broken by the id, the larger first. `early` are rows of each context that are likely among the
-    best. Without a `strategy`, the cheaper one is taken.
+    broken by the id, the larger first. Without a `strategy`, the cheaper one is taken.
     """
     allowed = cache.alive if allowed is None else allowed
     how = strategy or cheaper(contexts, cache)
@@ -53,7 +51,6 @@ def search_exact(
         blocks_of(cache, allowed, sketches=how == "bounded"),
         cache.gather,
         keepers(cache, top_k, len(contexts)),
-        early or [],
     )
     return found, how
 

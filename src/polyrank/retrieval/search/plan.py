@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from polyrank.retrieval.results import Strategy
-from polyrank.retrieval.search.approximate import neighbours, search_approximate
+from polyrank.retrieval.search.approximate import search_approximate
 from polyrank.retrieval.search.exact import search_exact
 from polyrank.retrieval.search.structure import Structure
 from polyrank.retrieval.store.cache import CandidateCache
@@ -37,17 +37,11 @@ def search_cache(
     exact: bool,
     allowed: NDArray[np.bool_] | None,
 ) -> Outcome:
-    """The best `top_k` for each context (B, m, d); `allowed` rows, which are `top_k` at least.
-
-    An exact search asks the structure too: what it names is scored first, so that little else has
-    to be.
-    """
-    if structure is None or (allowed is not None and allowed.mean() < SELECTIVE):
-        return Outcome(*search_exact(contexts, attention, cache, top_k, allowed=allowed))
-    graph, effort = structure
-    if not exact:
+    """The best `top_k` for each context (B, m, d); `allowed` rows, which are `top_k` at least."""
+    selective = allowed is not None and allowed.mean() < SELECTIVE
+    if structure is not None and not exact and not selective:
+        graph, effort = structure
         found = search_approximate(contexts, attention, cache, graph, effort, top_k, allowed)
         if all(len(ranked.rows) == top_k for ranked in found):
             return Outcome(found, "approximate")
-    early = neighbours(contexts, graph, effort, top_k, allowed)
-    return Outcome(*search_exact(contexts, attention, cache, top_k, allowed=allowed, early=early))
+    return Outcome(*search_exact(contexts, attention, cache, top_k, allowed=allowed))
