@@ -119,7 +119,8 @@ def test_adding_writes_beside_and_removes_what_is_gone(index):
             f"shards/00003/{name}"
             for name in (
                 *("ids.strings", "lookup.hashes", "texts.strings"),
-                *("sketch.float32", "sketch.int8", "vectors.float32"),
+                *("sketch.int8", "vectors.float32"),
+                *("scales.float32", "norms.float32", "errors.float32"),
             )
         ),
     }

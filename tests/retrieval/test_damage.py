@@ -23,7 +23,7 @@ def folder(tmp_path_factory):
         for name in (
             *("vectors.int8", "scales.float32", "ids.strings", "texts.strings", "lookup.hashes"),
             *("field-000.codes", "field-000.strings", "field-001.boolean", "field-002.number"),
-            *("field-003.integer", "deleted-2.bits", "sketch.float32"),
+            *("field-003.integer", "deleted-2.bits", "norms.float32"),
         )
     }
     return path

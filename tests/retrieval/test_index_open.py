@@ -172,7 +172,7 @@ def test_a_manifest_that_is_no_json_is_refused(index):
 @pytest.mark.parametrize(
     "name",
     [
-        *("vectors.float32", "sketch.int8", "sketch.float32"),
+        *("vectors.float32", "sketch.int8", "scales.float32", "norms.float32"),
         *("ids.strings", "texts.strings", "lookup.hashes"),
     ],
 )

@@ -22,6 +22,7 @@ Gather = Callable[[RowNumbers], Tensor]
 
 FEWEST_AT_ONCE = 256
 GROWTH = 4
+SAMPLED = 1 << 13
 
 
 class Ranked(NamedTuple):
@@ -75,6 +76,19 @@ class Best:
         return sorted(pairs, key=lambda pair: (pair[1], self._key(pair[0])), reverse=True)
 
 
+def promising(bounds: Scores, count: int, threshold: float) -> float:
+    """A value that at least about `count` of many bounds reach, from a sample of them.
+
+    `threshold` where that is higher, and −inf where there are not many.
+    """
+    stride = len(bounds) // SAMPLED
+    if stride < 2:
+        return threshold
+    sample = np.nan_to_num(bounds[::stride], nan=-np.inf)
+    wanted = min(len(sample), 2 + 2 * count // stride)
+    return max(threshold, float(np.partition(sample, -wanted)[-wanted]))
+
+
 class Selector:
     """Finds the best k of one context among rows that come with upper bounds of their scores.
 
@@ -100,8 +114,14 @@ class Selector:
         if first < last:
             bounds = bounds.copy()
             bounds[self._early[first:last] - start] = np.nan
-        places = np.flatnonzero(bounds >= self.best.threshold)
         at_once = max(FEWEST_AT_ONCE, 2 * self.best.top_k)
+        places = np.flatnonzero(bounds >= promising(bounds, at_once, self.best.threshold))
+        if len(places) >= at_once:  # the rest is looked at when there is a k-th best score
+            chosen = places[np.argpartition(bounds[places], len(places) - at_once)[-at_once:]]
+            self.score(np.sort(chosen) + start)
+            bounds = bounds.copy()
+            bounds[chosen] = np.nan
+        places = np.flatnonzero(bounds >= self.best.threshold)
         while len(places):
             later = len(places) - at_once
             if later > 0:

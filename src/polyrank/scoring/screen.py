@@ -29,6 +29,9 @@ LARGEST_INT8 = 127
 SCREEN_ROWS = 8192
 """Rows of one product: enough to hide the call, few enough that the result stays in cache."""
 
+CONVERTED_ROWS = 2048
+"""Rows of one product where candidates are converted first, which must stay in cache too."""
+
 
 class Rows(NamedTuple):
     """Candidates as they are screened.
@@ -117,8 +120,9 @@ class FloatScreen:
         """(B, n). `rows.errors` are not looked at: the values must be the candidates."""
         num_contexts, num_vectors, _ = self._shape
         bounds = torch.empty(num_contexts, len(rows.values))
-        for start in range(0, len(rows.values), SCREEN_ROWS):
-            part = rows.values[start : start + SCREEN_ROWS].to(self._dtype)
+        step = SCREEN_ROWS if rows.values.dtype == self._dtype else CONVERTED_ROWS
+        for start in range(0, len(rows.values), step):
+            part = rows.values[start : start + step].to(self._dtype)
             logits = self._product(part)  # (n, B m)
             largest = logits.view(len(part), num_contexts, num_vectors).amax(2)
             bounds[:, start : start + len(part)] = largest.T

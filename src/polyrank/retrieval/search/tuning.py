@@ -1,16 +1,16 @@
 """Tuning: the least effort whose recall reaches a target, on contexts of which half are kept aside.
 
-Recall is that of the exact hits of the same index at k. Effort grows by the step that gains most
-recall for the time it takes, until the target is reached on the tuning half; the recall that is
-reported is measured on the other half.
+Recall is that of the exact hits of the same index at k. Of all efforts that reach the target on the
+tuning half, the one that takes the least time is chosen; the recall that is reported is measured on
+the other half.
 """
 
 from __future__ import annotations
 
-import dataclasses
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import product
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,16 +19,16 @@ from torch import Tensor
 from polyrank.progress import bar
 from polyrank.retrieval.search.approximate import Effort, neighbours
 from polyrank.retrieval.search.exact import search_exact
-from polyrank.retrieval.search.graph import Graph, GraphKind
+from polyrank.retrieval.search.graph import Graph
 from polyrank.retrieval.store.cache import CandidateCache
 from polyrank.scoring.poly import Attention
 
 RECALL_AT = 100
-MARGIN = 0.3
+MARGIN = 0.1
 """The tuning half must reach the target and this share of what then misses to 1."""
 
-MOST_PROBES = 16
-MOST_SPREAD = 16
+PROBES = (2, 4, 8, 16)
+SPREADS = (2, 4, 8)
 MOST_BREADTH = 4096
 
 
@@ -54,25 +54,33 @@ def tune(
     truth = [np.array(each.rows) for each in ranked]
     half = len(contexts) // 2
 
+    def worth(tried: tuple[Effort, float, float]) -> tuple[float, float]:
+        """What makes one effort better than another, the less the better: missing recall, time."""
+        return max(0.0, wanted - tried[1]), tried[2]
+
     def measure(effort: Effort, part: slice) -> tuple[float, float]:
         """Recall and seconds a context."""
         started = time.perf_counter()
         named = neighbours(contexts[part], graph, effort, k, cache.alive)
+        for rows in named:
+            cache.gather(rows)  # what is named has to be read, too
         seconds = (time.perf_counter() - started) / len(named)
         return recall(named, truth[part]), seconds
 
-    effort = least_effort(graph.kind)
     wanted = target + MARGIN * (1 - target)
-    reached, seconds = measure(effort, slice(half))
+    best: tuple[Effort, float, float] | None = None
     with bar("Tuning for recall"):
-        while reached < wanted:
-            tried = [(larger, *measure(larger, slice(half))) for larger in steps(effort, graph)]
-            if not tried:
-                break
-            base, spent = reached, seconds
-            effort, reached, seconds = max(
-                tried, key=lambda step: (step[1] - base) / max(step[2] - spent, 1e-5)
-            )
+        for probes, spread in product(PROBES, SPREADS):
+            for breadth in breadths(graph):
+                tried = Effort(probes=probes, spread=spread, breadth=breadth)
+                reached, seconds = measure(tried, slice(half))
+                if best is not None and best[1] >= wanted and seconds > best[2]:
+                    break
+                best = min(best or (tried, reached, seconds), (tried, reached, seconds), key=worth)
+                if reached >= wanted:
+                    break
+    assert best is not None
+    effort = best[0]
     measured, _ = measure(effort, slice(half, None))
     return effort, Recall(target=target, measured=measured, k=k, contexts=len(contexts) - half)
 
@@ -83,16 +91,11 @@ def recall(named: list[NDArray[np.int64]], truth: list[NDArray[np.int64]]) -> fl
     return hits / max(1, sum(len(best) for best in truth))
 
 
-def least_effort(kind: GraphKind) -> Effort:
-    """Where tuning begins."""
-    return Effort(probes=2, spread=2, breadth=64 if kind == "hnsw" else 4)
-
-
-def steps(effort: Effort, graph: Graph) -> Iterator[Effort]:
-    """Every effort that is one step larger."""
-    if effort.probes < MOST_PROBES:
-        yield dataclasses.replace(effort, probes=effort.probes * 2)
-    if effort.spread < MOST_SPREAD:
-        yield dataclasses.replace(effort, spread=effort.spread * 2)
-    if effort.breadth < min(MOST_BREADTH, graph.most_breadth):
-        yield dataclasses.replace(effort, breadth=effort.breadth * 2)
+def breadths(graph: Graph) -> Iterator[int]:
+    """The breadths to try, ascending."""
+    breadth = 64 if graph.kind == "hnsw" else 4
+    while breadth <= min(MOST_BREADTH, graph.most_breadth):
+        yield breadth
+        breadth *= 2
+    if graph.most_breadth < MOST_BREADTH:
+        yield graph.most_breadth

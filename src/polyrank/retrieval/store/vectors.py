@@ -1,9 +1,10 @@
 """The vectors of a shard in one of four types, written in blocks and mapped where they lie.
 
     vectors.TYPE      rows x d, row by row, little-endian
-    scales.float32    with int8: what each row is multiplied with
-    sketch.int8       with other types: the same vectors in 8 bits, which exact search reads first
-    sketch.float32    rows x 3: scale, norm and error of the sketch (see `scoring.screen`)
+    sketch.int8       with types but int8: the same in 8 bits, which exact search reads first
+    scales.float32    what each row in 8 bits is multiplied with
+    norms.float32     the norm of that product
+    errors.float32    with types but int8: the norm of what the vector has beyond it
 
 A score is computed from what is stored, converted to float32. Knows nothing of candidates.
 """
@@ -37,8 +38,8 @@ MAPPED = {"float32": "<f4", "bfloat16": "<i2", "float16": "<f2", "int8": "i1"}
 SCALE = np.dtype("<f4")
 SCALES = "scales.float32"
 SKETCH = "sketch.int8"
-SKETCH_BOUNDS = "sketch.float32"
-NUM_BOUNDS = 3
+NORMS = "norms.float32"
+ERRORS = "errors.float32"
 
 
 class Rows(NamedTuple):
@@ -53,12 +54,9 @@ class Rows(NamedTuple):
             sketch = quantised(self.vectors)
             assert sketch.scales is not None
             assert sketch.errors is not None
-            bounds = torch.stack([sketch.scales, sketch.norms, sketch.errors], dim=1)
-            tensors = [self.vectors, sketch.values, bounds]
+            tensors = [self.vectors, sketch.values, sketch.scales, sketch.norms, sketch.errors]
         else:
-            norms = restored(*self).norm(dim=1)
-            bounds = torch.stack([self.scales, norms, torch.zeros_like(norms)], dim=1)
-            tensors = [self.vectors, self.scales, bounds]
+            tensors = [self.vectors, self.scales, restored(*self).norm(dim=1)]
         return [tensor.contiguous().view(torch.uint8).numpy().tobytes() for tensor in tensors]
 
 
@@ -83,13 +81,14 @@ def has_scales(storage: str) -> bool:
 
 def vector_files(storage: str) -> list[str]:
     """The names of the files of a shard's vectors."""
-    return [f"vectors.{storage}", SCALES if has_scales(storage) else SKETCH, SKETCH_BOUNDS]
+    own = f"vectors.{storage}"
+    return [own, SCALES, NORMS] if has_scales(storage) else [own, SKETCH, SCALES, NORMS, ERRORS]
 
 
 def row_bytes(storage: str, dimension: int) -> list[int]:
     """The bytes of a row in each of the files."""
-    second = SCALE.itemsize if has_scales(storage) else dimension
-    return [np.dtype(MAPPED[storage]).itemsize * dimension, second, NUM_BOUNDS * SCALE.itemsize]
+    own, single = np.dtype(MAPPED[storage]).itemsize * dimension, SCALE.itemsize
+    return [own, single, single] if has_scales(storage) else [own, dimension, *[single] * 3]
 
 
 class VectorWriter:
@@ -167,12 +166,15 @@ class Vectors:
         stored = mapped(folder / names[0], np.dtype(MAPPED[storage]), *shape)
         self.components = stored.view(DTYPES[storage])
         self.scales: Tensor | None = None
+        self.errors: Tensor | None
         if has_scales(storage):
             self.scales = mapped(folder / SCALES, SCALE, rows)
-            self.sketch = self.components
+            self.sketch, self.errors = self.components, None
         else:
             self.sketch = mapped(folder / SKETCH, np.dtype("i1"), *shape)
-        self.bounds = mapped(folder / SKETCH_BOUNDS, SCALE, rows, NUM_BOUNDS)
+            self.errors = mapped(folder / ERRORS, SCALE, rows)
+        self.sketch_scales = mapped(folder / SCALES, SCALE, rows)
+        self.norms = mapped(folder / NORMS, SCALE, rows)
 
     def __len__(self) -> int:
         return len(self.components)
@@ -189,10 +191,13 @@ class Vectors:
 
     def screened(self, start: int, stop: int, *, sketches: bool) -> Screened:
         """Some rows for a screen, as sketches or as they are stored; not copied."""
-        scales, norms, errors = self.bounds[start:stop].T.contiguous()  # (3, n)
+        norms = self.norms[start:stop]
+        errors = None if self.errors is None else self.errors[start:stop]
         if sketches:
+            scales = self.sketch_scales[start:stop]
             return Screened(self.sketch[start:stop], scales, norms, errors)
-        return Screened(self.components[start:stop], self.scales_of(start, stop), norms + errors)
+        norms = norms if errors is None else norms + errors
+        return Screened(self.components[start:stop], self.scales_of(start, stop), norms)
 
     def scales_of(self, start: int, stop: int) -> Tensor | None:
         """The scales of some rows, where the type of storage has them."""
