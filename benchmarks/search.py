@@ -51,7 +51,6 @@ from polyrank.retrieval.search.exact import search_exact
 from polyrank.scoring.best import Best
 from polyrank.scoring.blockwise import BLOCK_ROWS, Block, best_rows, norms_of, top_k
 from polyrank.scoring.exact import ExactScorer
-from polyrank.scoring.poly import poly_scores
 from polyrank.scoring.screen import Rows, quantised
 
 K = 100
@@ -331,14 +330,16 @@ def certify(options: argparse.Namespace) -> None:
     contexts = contexts_of(options.work)[: options.queries]
     different, furthest, scored = 0, 0.0, []
     for start in range(0, len(contexts), 8):
-        group = torch.tensor(contexts[start : start + 8])
+        group = contexts[start : start + 8].clone()
+        multiply = product(group.flatten(0, 1), 1 << 12)
         best: tuple[Tensor, Tensor] = (
             torch.empty(len(group), 0),
             torch.empty(len(group), 0).long(),
         )
-        for first in range(0, cache.num_rows, 1 << 14):
-            rows = np.arange(first, min(first + (1 << 14), cache.num_rows))
-            scores = poly_scores(group, cache.gather(rows))
+        for first in range(0, cache.num_rows, 1 << 12):
+            rows = np.arange(first, min(first + (1 << 12), cache.num_rows))
+            logits = multiply(cache.gather(rows)).view(len(rows), *group.shape[:2])  # (n, B, m)
+            scores = (logits.softmax(2) * logits).sum(2).T  # (B, n)
             values, places = scores.topk(K)
             values = torch.cat([best[0], values], 1)
             places = torch.cat([best[1], places + first], 1)
@@ -370,7 +371,7 @@ def resident() -> tuple[float, float]:
 
 def memory(options: argparse.Namespace) -> None:
     """What opening an index and searching it adds to the memory of a process."""
-    contexts = torch.tensor(contexts_of(options.work)[: options.queries])
+    contexts = contexts_of(options.work)[: options.queries].clone()
     torch.ones(8, 8) @ torch.ones(8, 8)
     top_k(contexts[:1], torch.randn(1000, contexts.shape[2]), 5)
     before = resident()
