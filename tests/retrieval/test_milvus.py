@@ -15,7 +15,6 @@ from polyrank.retrieval.milvus import search as search_module
 from polyrank.retrieval.milvus.address import MilvusAddress
 from polyrank.retrieval.milvus.collection import Collection
 from polyrank.retrieval.milvus.engine import MilvusEngine
-from polyrank.retrieval.milvus.probes import distinct, probes
 from polyrank.retrieval.milvus.rows import longest, requests
 from polyrank.retrieval.milvus.schema import INDEX_TYPES, MilvusIndex
 from polyrank.retrieval.milvus.search import Ranking
@@ -373,17 +372,6 @@ def test_no_score_is_above_the_largest_inner_product(attention):
     scores = poly_scores(context[None], vectors, attention)[0]
     largest = (context @ vectors.T).amax(dim=0)
     assert (scores <= largest + 1e-5).all()
-
-
-def test_probes_are_few_and_far_apart():
-    context = torch.cat([torch.zeros(2, 3), torch.eye(3), torch.eye(3)])
-    assert distinct(context).shape == (3, 3)
-    assert torch.equal(probes(context, 5), distinct(context))
-    assert distinct(torch.zeros(4, 3)).shape == (0, 3)
-    line = torch.tensor([[float(i), 1.0] for i in range(11)])
-    chosen = probes(line, 3)
-    assert chosen.tolist()[0] == [5.0, 1.0]
-    assert sorted(chosen.tolist()[1:]) == [[0.0, 1.0], [10.0, 1.0]]
 
 
 def test_the_longest_vector_is_bounded_by_a_power_of_two():

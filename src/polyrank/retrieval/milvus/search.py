@@ -24,15 +24,12 @@ from torch import Tensor
 
 from polyrank.errors import ModelError
 from polyrank.retrieval.milvus.collection import MOST_HITS, Collection
-from polyrank.retrieval.milvus.probes import distinct, probes
 from polyrank.retrieval.milvus.rows import vector_of
 from polyrank.retrieval.milvus.schema import IDENTIFIER, VECTOR, Description
 from polyrank.retrieval.results import SearchReport, Strategy
-from polyrank.scoring.poly import Attention, poly_scores
-
-ALIGNMENT = 64
-"""Vectors are scored in blocks filled up to a multiple of this many: in a last, odd row a matrix
-product adds up in another order, and equal candidates would no longer score equally."""
+from polyrank.retrieval.search.probes import distinct, probes_of
+from polyrank.scoring.exact import ExactScorer
+from polyrank.scoring.poly import Attention
 
 BLOCK_ROWS = 4096
 MOST_PROBES = 16
@@ -52,6 +49,10 @@ class Ranking:
     best: list[tuple[float, str]] = field(default_factory=list)
     seen: set[str] = field(default_factory=set)
     num_scored: int = 0
+    _scorer: ExactScorer = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._scorer = ExactScorer(self.context, self.attention)
 
     def offer(self, identifiers: Sequence[str], vectors: NDArray[np.float32]) -> None:
         """Score candidates that were not scored before. Raises ModelError if scores are none."""
@@ -61,11 +62,8 @@ class Ranking:
         self.num_scored += len(vectors)
 
     def _scores(self, vectors: NDArray[np.float32]) -> NDArray[np.float32]:
-        filling = np.zeros((-len(vectors) % ALIGNMENT, vectors.shape[1]), np.float32)
-        block = torch.from_numpy(np.concatenate([vectors, filling]))
         with torch.inference_mode():
-            scores = poly_scores(self.context[None], block, self.attention)  # (1, N)
-        values: NDArray[np.float32] = scores[0, : len(vectors)].numpy()
+            values: NDArray[np.float32] = self._scorer.scores(torch.from_numpy(vectors)).numpy()
         if np.isnan(values).any():
             raise ModelError(
                 "The scores of a context are not numbers.",
@@ -119,7 +117,10 @@ class Searcher:
 
     def _likely(self, rankings: list[Ranking]) -> list[SearchReport | None]:
         """One round of approximate searches for all contexts; None where it found too few."""
-        directions = [probes(ranking.context, MOST_PROBES) for ranking in rankings]
+        directions = [
+            probes_of(context, MOST_PROBES) if bool(context.any()) else context[:0]
+            for context in (ranking.context for ranking in rankings)
+        ]
         sizes = [len(each) for each in directions]
         if not sum(sizes):
             return [None] * len(rankings)

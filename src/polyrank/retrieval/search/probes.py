@@ -10,6 +10,12 @@ import torch
 from torch import Tensor
 
 
+def distinct(vectors: Tensor) -> Tensor:
+    """The vectors of a context (m, d) that are there, each once: (n, d), 0 ≤ n ≤ m."""
+    there = vectors[(vectors != 0).any(dim=1)]
+    return torch.unique(there, dim=0) if len(there) else there
+
+
 def probes_of(vectors: Tensor, count: int) -> Tensor:
     """At most `count` probes of a context (m, d): (p, d), p ≤ m.
 
