@@ -85,7 +85,8 @@ class FolderEngine:
 
         Certified if asked, and wherever the index has no search structure.
         """
-        structure, cache = self.structure, self.cache
+        structure = None if exact else self.structure  # an exact search asks no graph
+        cache = self.cache
         allowed = cache.alive if where is None else cache.allowed(where)
         count = len(cache) if where is None or allowed is None else int(np.count_nonzero(allowed))
         if not count:
@@ -98,7 +99,6 @@ class FolderEngine:
             cache,
             structure,
             min(top_k, count),
-            exact=exact,
             allowed=allowed,
         )
         return [found(cache, each, strategy, count) for each in ranked]
@@ -194,8 +194,7 @@ def found(cache: CandidateCache, ranked: Ranked, strategy: Strategy, count: int)
     """The hits of one context, with ids and texts."""
     hits = []
     for row, score in zip(ranked.rows, ranked.scores, strict=True):
-        identifier, text, _ = cache.candidate(row)
-        hits.append(Hit(identifier, score, text))
+        hits.append(Hit(cache.id(row), score, cache.text(row)))
     report = SearchReport(
         strategy=strategy,
         num_candidates=count,

@@ -20,7 +20,7 @@ from polyrank.retrieval.maker import load_maker, model_folder, require_maker
 from polyrank.retrieval.milvus.address import is_milvus, parse_backend
 from polyrank.retrieval.milvus.engine import MilvusEngine
 from polyrank.retrieval.milvus.schema import MilvusIndex
-from polyrank.retrieval.remote import build_remote, is_remote, read_remote
+from polyrank.retrieval.remote import Remote, build_remote, is_remote, read_remote
 from polyrank.retrieval.results import SearchResults
 from polyrank.retrieval.search.graph import GRAPH_KINDS, GraphKind, faiss
 from polyrank.retrieval.search.structure import SampleContexts, sampled_texts
@@ -162,7 +162,7 @@ class Index:
         if is_remote(plain):
             remote = read_remote(folder, plain)
             model = made_by(folder, remote.model, remote.files, model, device, dtype)
-            return cls(model, open_engine(folder), folder)
+            return cls(model, connected(remote), folder)
         engine = FolderEngine(folder)
         manifest = engine.manifest
         model = made_by(folder, manifest.model, manifest.files, model, device, dtype)
@@ -265,7 +265,11 @@ def open_engine(path: str | Path) -> FolderEngine | MilvusEngine:
     plain = read_plain(folder)
     if not is_remote(plain):
         return FolderEngine(folder)
-    remote = read_remote(folder, plain)
+    return connected(read_remote(folder, plain))
+
+
+def connected(remote: Remote) -> MilvusEngine:
+    """The collection of an index in Milvus. Raises StorageError if Milvus does not answer."""
     return MilvusEngine.open(remote.address, fingerprint=remote.model.fingerprint)
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import json
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, cast
@@ -20,11 +19,11 @@ from polyrank.retrieval.milvus.address import MilvusAddress, parse_backend
 from polyrank.retrieval.milvus.engine import MilvusEngine
 from polyrank.retrieval.milvus.schema import MilvusIndex
 from polyrank.retrieval.source import Candidates
+from polyrank.retrieval.store.build import copy_model, name_model
 from polyrank.retrieval.store.checksums import file_records
 from polyrank.retrieval.store.manifest import (
     FORMAT,
     MANIFEST,
-    MODEL_FOLDER,
     REBUILD,
     VERSION,
     FileRecord,
@@ -61,22 +60,14 @@ def build_remote(
 
     The collection is filled under another name and takes its own when it is complete.
     """
-    attention = cast("Attention", getattr(model, "attention", "basic"))
     building = dataclasses.replace(address, collection=address.collection + BUILDING)
-    record = ModelRecord(
-        fingerprint=model.fingerprint(),
-        architecture=model.config.architecture,
-        num_vectors=model.num_vectors,
-        attention=attention,
-        folder=MODEL_FOLDER if model_from is None else os.path.relpath(model_from, folder),
-        absolute=None if model_from is None else str(model_from),
-    )
+    record = name_model(model, folder, model_from)
     engine = MilvusEngine.create(
         building,
         fingerprint=record.fingerprint,
         dimension=model.dimension,
         num_vectors=record.num_vectors,
-        attention=attention,
+        attention=cast("Attention", record.attention),
         index=index,
         overwrite=True,
     )
@@ -84,10 +75,7 @@ def build_remote(
         engine.add(candidates, model.encode_candidates, replace=False)
         engine.publish(address.collection, overwrite=True)
     with replaced_folder(folder) as fresh:
-        if model_from is None:
-            came_from = model.path
-            model.save_pretrained(fresh / MODEL_FOLDER)
-            model.path = came_from  # the folder here is about to be renamed
+        copy_model(model, fresh, record)
         files = file_records(fresh, [path for path in fresh.rglob("*") if path.is_file()])
         plain = {
             "format": FORMAT,

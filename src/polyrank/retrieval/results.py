@@ -9,9 +9,9 @@ from typing import Literal
 from polyrank.records import Hit
 
 Strategy = Literal["scan", "bounded", "searches", "approximate"]
-"""scan: every candidate was scored. bounded: every candidate was bounded and those that could be
-among the best were scored. searches: inner-product searches, widened until no unseen candidate
-could be. approximate: candidates of a nearest-neighbour search were scored."""
+"""scan: every stored vector was read. bounded: the 8-bit sketches were read instead. After either,
+all that could be among the best were scored. searches: inner-product searches, widened until no
+unseen candidate could be. approximate: candidates of a nearest-neighbour search were scored."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

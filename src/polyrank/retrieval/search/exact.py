@@ -20,6 +20,7 @@ from torch import Tensor
 
 from polyrank.products import can_multiply_int8
 from polyrank.retrieval.store.cache import CandidateCache
+from polyrank.retrieval.store.vectors import DTYPES
 from polyrank.scoring.best import Best, Ranked
 from polyrank.scoring.blockwise import BLOCK_ROWS, Block, best_rows, norms_of, screen_for
 from polyrank.scoring.poly import Attention
@@ -83,7 +84,7 @@ def cheaper(contexts: Tensor, cache: CandidateCache) -> ExactStrategy:
     if not can_multiply_int8():
         return "scan"
     _, num_vectors, dimension = contexts.shape
-    stored: torch.dtype = getattr(torch, cache.manifest.storage)
+    stored = DTYPES[cache.manifest.storage]
     bounded = seconds(torch.int8, num_vectors, dimension, torch.get_num_threads())
     scan = seconds(stored, num_vectors, dimension, torch.get_num_threads())
     return "bounded" if bounded <= scan else "scan"

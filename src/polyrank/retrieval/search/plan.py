@@ -34,12 +34,14 @@ def search_cache(
     structure: Structure | None,
     top_k: int,
     *,
-    exact: bool,
     allowed: NDArray[np.bool_] | None,
 ) -> Outcome:
-    """The best `top_k` for each context (B, m, d); `allowed` rows, which are `top_k` at least."""
+    """The best `top_k` for each context (B, m, d); `allowed` rows, which are `top_k` at least.
+
+    Exact without a `structure`.
+    """
     selective = allowed is not None and allowed.mean() < SELECTIVE
-    if structure is not None and not exact and not selective:
+    if structure is not None and not selective:
         graph, effort = structure
         found = search_approximate(contexts, attention, cache, graph, effort, top_k, allowed)
         if all(len(ranked.rows) == top_k for ranked in found):

@@ -94,8 +94,8 @@ def recall(named: list[NDArray[np.int64]], truth: list[NDArray[np.int64]]) -> fl
 def breadths(graph: Graph) -> Iterator[int]:
     """The breadths to try, ascending."""
     breadth = 64 if graph.kind == "hnsw" else 4
-    while breadth <= min(MOST_BREADTH, graph.most_breadth):
+    most = min(MOST_BREADTH, graph.most_breadth)
+    while breadth < most:
         yield breadth
         breadth *= 2
-    if graph.most_breadth < MOST_BREADTH:
-        yield graph.most_breadth
+    yield most

@@ -90,7 +90,7 @@ def fill(
     shards, files = take_over(encoded, parts, fresh)
     require_unique_ids(shards, candidates_of(common))
     job = common.of_blocks()
-    record = name_model(model, job, path, model_from)
+    record = name_model(model, path, model_from)
     add_model(model, fresh, record)
     flush(fresh)
     fields = common.source.fields

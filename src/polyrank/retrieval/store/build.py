@@ -98,7 +98,7 @@ def build_folder(
             rows = sum(shard.rows for shard in shards)
             require_space(fresh, rows, storage, job.dimension, there=there)
             encode_shards(model, shards, journal, job, storage)
-            record = name_model(model, job, path, model_from)
+            record = name_model(model, path, model_from)
             finish(model, shards, fresh, storage, record)
             write_manifest(fresh, first_manifest(fresh, job, layout, record, kinds.known, shards))
             complete(fresh)
@@ -176,11 +176,11 @@ def encode_shards(
                 writer.finish(shard.rows)
 
 
-def name_model(model: VectorModel, job: Job, path: Path, model_from: Path | None) -> ModelRecord:
+def name_model(model: VectorModel, path: Path, model_from: Path | None) -> ModelRecord:
     """Say which model the index at `path` has, and where it lies."""
     relative = MODEL_FOLDER if model_from is None else os.path.relpath(model_from, path)
     return ModelRecord(
-        fingerprint=job.fingerprint,
+        fingerprint=model.fingerprint(),
         architecture=model.config.architecture,
         num_vectors=model.num_vectors,
         attention=getattr(model, "attention", "basic"),
@@ -216,11 +216,16 @@ def add_model(model: VectorModel, folder: Path, record: ModelRecord) -> None:
     """Put a copy of the model into a folder, unless its record names another place."""
     with storage_errors(folder):
         shutil.rmtree(folder / MODEL_FOLDER, ignore_errors=True)
-        if record.absolute is None:
-            came_from = model.path
-            model.save_pretrained(folder / MODEL_FOLDER)
-            model.path = came_from  # the folder here is about to be renamed
+        copy_model(model, folder, record)
         (folder / LOCK).touch()
+
+
+def copy_model(model: VectorModel, folder: Path, record: ModelRecord) -> None:
+    """Save the model below a folder that will be renamed, unless its record names another place."""
+    if record.absolute is None:
+        came_from = model.path
+        model.save_pretrained(folder / MODEL_FOLDER)
+        model.path = came_from
 
 
 def flush(folder: Path) -> None:

@@ -117,6 +117,11 @@ class CandidateCache:
         shard, inner = self.place(row)
         return self.shards[shard].ids[inner]
 
+    def text(self, row: int) -> str:
+        """The text of the candidate in this row."""
+        shard, inner = self.place(row)
+        return self.shards[shard].texts[inner]
+
     def row(self, identifier: str) -> int | None:
         """The row of the candidate with this id, if there is one."""
         for first, shard in zip(self._starts, self.shards, strict=False):

@@ -165,15 +165,14 @@ class Vectors:
         shape = (rows, dimension)
         stored = mapped(folder / names[0], np.dtype(MAPPED[storage]), *shape)
         self.components = stored.view(DTYPES[storage])
+        self.sketch_scales = mapped(folder / SCALES, SCALE, rows)
         self.scales: Tensor | None = None
-        self.errors: Tensor | None
+        self.errors: Tensor | None = None
         if has_scales(storage):
-            self.scales = mapped(folder / SCALES, SCALE, rows)
-            self.sketch, self.errors = self.components, None
+            self.scales, self.sketch = self.sketch_scales, self.components
         else:
             self.sketch = mapped(folder / SKETCH, np.dtype("i1"), *shape)
             self.errors = mapped(folder / ERRORS, SCALE, rows)
-        self.sketch_scales = mapped(folder / SCALES, SCALE, rows)
         self.norms = mapped(folder / NORMS, SCALE, rows)
 
     def __len__(self) -> int:
