@@ -38,7 +38,8 @@ class Example:
     """A context and its response.
 
     `candidates`, where given, holds the response at index `gold`. `negatives` are wrong
-    responses to train against.
+    responses to train against. `scores`, where given, are a teacher's: of the response first,
+    then of each of the negatives.
     """
 
     context: str | tuple[str, ...]
@@ -47,6 +48,17 @@ class Example:
     candidates: tuple[str, ...] | None = None
     gold: int | None = None
     negatives: tuple[str, ...] = ()
+    scores: tuple[float, ...] | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LabelledPair:
+    """Two texts and a label: a score from 0 to 1, or the number of a class, which is an `int`."""
+
+    first: str | tuple[str, ...]
+    second: str
+    label: float
+    id: str | None = None
 
 
 class Link(NamedTuple):
