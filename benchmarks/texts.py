@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import random
 
-from polyrank.data.python_docs import python_documents
-from polyrank.data.python_docs_examples import passages, python_doc_examples
+from polyrank.data.python_docs.documents import python_documents
+from polyrank.data.python_docs.examples import passages, python_doc_examples
 from polyrank.records import Example
 
 

@@ -9,19 +9,19 @@ from pathlib import Path
 
 import pytest
 
-from polyrank.data.python_docs import python_documents
-from polyrank.data.python_docs_examples import (
+from polyrank.data.python_docs.documents import python_documents
+from polyrank.data.python_docs.examples import (
     Splits,
     normalised,
     passages,
     python_doc_examples,
     split_of,
 )
-from polyrank.data.python_docs_markup import is_code_paragraph, parse_text, simplify
-from polyrank.data.python_docs_modules import read_modules
-from polyrank.data.python_docs_passages import groups_of
-from polyrank.data.python_docs_questions import ask_summary
-from polyrank.data.python_docs_topics import read_topics
+from polyrank.data.python_docs.markup import is_code_paragraph, parse_text, simplify
+from polyrank.data.python_docs.modules import read_modules
+from polyrank.data.python_docs.passages import groups_of
+from polyrank.data.python_docs.questions import ask_summary
+from polyrank.data.python_docs.topics import read_topics
 from polyrank.errors import DataError
 from polyrank.records import Document, Example
 
@@ -271,8 +271,8 @@ def test_too_few_examples_for_the_candidates_is_an_error(documents: list[Documen
 
 def test_every_process_gives_the_same(library: Path) -> None:
     script = (
-        "import sys; from polyrank.data.python_docs import python_documents as read\n"
-        "from polyrank.data.python_docs_examples import passages, draw_examples, read_passages\n"
+        "import sys; from polyrank.data.python_docs.documents import python_documents as read\n"
+        "from polyrank.data.python_docs.examples import passages, draw_examples, read_passages\n"
         "documents = read(sys.argv[1])\n"
         "print(documents, list(passages(documents)))\n"
         "print([list(draw_examples(passage)) for passage in read_passages(documents)])\n"

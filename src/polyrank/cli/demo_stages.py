@@ -91,8 +91,8 @@ def python_data(folder: Path) -> DemoData:
 
     Distractors come from the whole split; those of `test-hard.jsonl` from the same module.
     """
-    from polyrank.data.python_docs import python_documents
-    from polyrank.data.python_docs_examples import passages, python_doc_examples
+    from polyrank.data.python_docs.documents import python_documents
+    from polyrank.data.python_docs.examples import passages, python_doc_examples
 
     if not (folder / "passages.jsonl").is_file():
         documents = python_documents()

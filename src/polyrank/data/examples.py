@@ -1,11 +1,13 @@
 """Files of context–response examples: JSONL to `Example` records.
 
 Format: {"context": text or [turn, …], "response": text} with optional "id", "candidates" (a list
-that holds the response), "gold" (its index) and "negatives". Other fields are passed over.
+that holds the response), "gold" (its index), "negatives" and "scores" (a teacher's: of the
+response, then of each negative). Other fields are passed over.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -14,7 +16,7 @@ from polyrank.data.files import read_json_lines
 from polyrank.errors import DataError, nearest
 from polyrank.records import Example
 
-FIELDS = ("id", "context", "response", "candidates", "gold", "negatives")
+FIELDS = ("id", "context", "response", "candidates", "gold", "negatives", "scores")
 
 
 def read_examples(path: str | Path) -> Iterator[Example]:
@@ -23,11 +25,18 @@ def read_examples(path: str | Path) -> Iterator[Example]:
     Raises DataError, with file and line, for whatever is not as the format says.
     """
     path = Path(path)
+    lines: dict[str, int] = {}
     for number, record in read_json_lines(path):
         try:
-            yield parse_example(record)
+            example = parse_example(record)
+            if example.id is not None and lines.setdefault(example.id, number) != number:
+                raise DataError(
+                    f"The id {example.id!r} is that of line {lines[example.id]} too.",
+                    "Give each example its own id, or none.",
+                )
         except DataError as error:
             raise DataError(error.problem, error.remedy, path=path, line=number) from None
+        yield example
 
 
 def load_examples(path: str | Path, *, limit: int | None = None) -> list[Example]:
@@ -57,6 +66,7 @@ def parse_example(record: dict[str, Any]) -> Example:
     response = parse_text(record["response"], "response")
     candidates = parse_texts(record.get("candidates"), "candidates")
     gold = parse_gold(record.get("gold"), response, candidates)
+    negatives = parse_texts(record.get("negatives"), "negatives") or ()
     identifier = record.get("id")
     return Example(
         context=context,
@@ -64,7 +74,8 @@ def parse_example(record: dict[str, Any]) -> Example:
         id=None if identifier is None else str(identifier),
         candidates=candidates,
         gold=gold,
-        negatives=parse_texts(record.get("negatives"), "negatives") or (),
+        negatives=negatives,
+        scores=parse_scores(record.get("scores"), len(negatives)),
     )
 
 
@@ -122,6 +133,25 @@ def parse_gold(value: Any, response: str, candidates: tuple[str, ...] | None) ->
     return value
 
 
+def parse_scores(value: Any, num_negatives: int) -> tuple[float, ...] | None:
+    """A teacher's scores of the response and of each negative, checked."""
+    if value is None:
+        return None
+    numbers = isinstance(value, list) and all(is_finite_number(score) for score in value)
+    if not numbers or len(value) != 1 + num_negatives:
+        got = f"{len(value)} numbers" if numbers else repr(value)[:60]
+        raise DataError(
+            f"The field 'scores' must be a list of {1 + num_negatives} numbers, got {got}.",
+            "Give the score of the response, then one for each negative, in their order.",
+        )
+    return tuple(map(float, value))
+
+
+def is_finite_number(value: Any) -> bool:
+    """Whether a value of JSON is a number that can be computed with."""
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
+
+
 def write_examples(path: Path, examples: Iterable[Example]) -> None:
     """Write examples as the JSONL that `read_examples` reads, replacing the file at once."""
     import json
@@ -133,6 +163,7 @@ def write_examples(path: Path, examples: Iterable[Example]) -> None:
         record: dict[str, Any] = {"id": example.id, "context": example.context}
         record |= {"response": example.response, "candidates": example.candidates}
         record |= {"gold": example.gold, "negatives": example.negatives}
+        record |= {"scores": example.scores}
         kept = {name: value for name, value in record.items() if value not in (None, ())}
         lines.append(json.dumps(kept, ensure_ascii=False) + "\n")
     write_text(path, "".join(lines))

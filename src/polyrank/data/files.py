@@ -11,6 +11,7 @@ import gzip
 import io
 import json
 import lzma
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any, cast
@@ -74,16 +75,40 @@ def read_lines(path: Path) -> Iterator[tuple[int, str]]:
                 line=number,
             ) from error
         except Exception as error:
-            # zstandard's own error cannot be named where the package is not installed
-            broken = isinstance(error, (OSError, EOFError, lzma.LZMAError, ValueError))
-            if not broken and type(error).__name__ != "ZstdError":
+            if not is_damage(error):
                 raise
-            raise DataError(
-                f"The compressed data cannot be read: {error}.",
-                "The file is damaged or cut off; fetch it again.",
-                path=path,
-                line=number + 1,
-            ) from error
+            raise damaged(path, number + 1, error) from error
+
+
+def read_start(path: Path, size: int) -> bytes:
+    """The first bytes of a file, without a byte order mark and space before them.
+
+    Raises DataError where the compressed data is broken.
+    """
+    with open_bytes(path) as handle:
+        try:
+            return handle.read(size).removeprefix(codecs.BOM_UTF8).lstrip()
+        except Exception as error:
+            if not is_damage(error):
+                raise
+            raise damaged(path, 1, error) from error
+
+
+def is_damage(error: Exception) -> bool:
+    """Whether an error of reading comes from broken compressed data."""
+    # zstandard's own error cannot be named where the package is not installed
+    known = (OSError, EOFError, lzma.LZMAError, ValueError, zlib.error)
+    return isinstance(error, known) or type(error).__name__ == "ZstdError"
+
+
+def damaged(path: Path, line: int, error: Exception) -> DataError:
+    """The error of broken compressed data."""
+    return DataError(
+        f"The compressed data cannot be read: {error}.",
+        "The file is damaged or cut off; fetch it again.",
+        path=path,
+        line=line,
+    )
 
 
 def read_json_lines(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:

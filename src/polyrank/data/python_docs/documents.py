@@ -9,10 +9,10 @@ from __future__ import annotations
 import sysconfig
 from pathlib import Path
 
-from polyrank.data.python_docs_builtins import read_builtins
-from polyrank.data.python_docs_links import with_links
-from polyrank.data.python_docs_modules import module_document, read_modules
-from polyrank.data.python_docs_topics import read_help_tables, read_topics
+from polyrank.data.python_docs.builtins import read_builtins
+from polyrank.data.python_docs.links import with_links
+from polyrank.data.python_docs.modules import module_document, read_modules
+from polyrank.data.python_docs.topics import read_help_tables, read_topics
 from polyrank.errors import DataError
 from polyrank.records import Document, Section
 

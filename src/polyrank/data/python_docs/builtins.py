@@ -12,8 +12,8 @@ from collections.abc import Iterator
 from types import ModuleType
 from typing import Any
 
-from polyrank.data.python_docs_markup import SIGNATURE
-from polyrank.data.python_docs_modules import text_sections
+from polyrank.data.python_docs.markup import SIGNATURE
+from polyrank.data.python_docs.modules import text_sections
 from polyrank.records import Section
 
 # Importing one of these runs no Python code: each is compiled into the interpreter or is an

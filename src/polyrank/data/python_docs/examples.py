@@ -12,8 +12,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from polyrank.data.python_docs_markup import is_code_paragraph
-from polyrank.data.python_docs_passages import (
+from polyrank.data.python_docs.markup import is_code_paragraph
+from polyrank.data.python_docs.passages import (
     MOST_WORDS,
     Passage,
     passages,
@@ -21,7 +21,7 @@ from polyrank.data.python_docs_passages import (
     sentences,
     titled,
 )
-from polyrank.data.python_docs_questions import (
+from polyrank.data.python_docs.questions import (
     ask_argument,
     ask_name,
     ask_summary,

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from polyrank.data.python_docs_markup import parse_text, simplify, underlines
+from polyrank.data.python_docs.markup import parse_text, simplify, underlines
 from polyrank.records import Document, Paragraph, Section
 
 PREFIX = "topic:"

@@ -9,9 +9,9 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from polyrank.data.python_docs_markup import is_code_paragraph
-from polyrank.data.python_docs_modules import qualified_name
-from polyrank.data.python_docs_topics import PREFIX
+from polyrank.data.python_docs.markup import is_code_paragraph
+from polyrank.data.python_docs.modules import qualified_name
+from polyrank.data.python_docs.topics import PREFIX
 from polyrank.records import Candidate, Document, Paragraph, Section
 
 GOOD_WORDS = 80

@@ -9,9 +9,9 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
-from polyrank.data.python_docs_markup import is_code_paragraph
-from polyrank.data.python_docs_modules import qualified_name
-from polyrank.data.python_docs_topics import PREFIX, HelpTables
+from polyrank.data.python_docs.markup import is_code_paragraph
+from polyrank.data.python_docs.modules import qualified_name
+from polyrank.data.python_docs.topics import PREFIX, HelpTables
 from polyrank.records import Document, Link, Paragraph, Section
 
 NOT_TITLES = frozenset({"See also", "Command Line", "Basic Usage", "Public API"})

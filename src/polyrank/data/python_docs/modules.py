@@ -9,8 +9,8 @@ import ast
 from collections.abc import Iterator
 from pathlib import Path
 
-from polyrank.data.python_docs_markup import parse_text
-from polyrank.data.python_docs_topics import assigned_value, parse_file
+from polyrank.data.python_docs.markup import parse_text
+from polyrank.data.python_docs.topics import assigned_value, parse_file
 from polyrank.records import Document, Paragraph, Section
 
 SKIPPED_FOLDERS = frozenset(

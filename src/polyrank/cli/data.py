@@ -1,0 +1,103 @@
+"""What commands that read data share: the format of the files and the names of their columns."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from polyrank.cli.options import option
+from polyrank.errors import UsageError
+
+if TYPE_CHECKING:
+    from polyrank.data.formats.registry import Records
+    from polyrank.records import Example, LabelledPair
+
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True, kw_only=True)
+class DataOptions:
+    """Options of every command that reads data. Inherit from it."""
+
+    format: str = option(
+        "auto",
+        help="The format of the data, one of docs/data.md; auto goes by names and first lines.",
+        metavar="FORMAT",
+    )
+    columns: tuple[str, ...] = option(
+        (),
+        help="Which columns of the data hold which fields, such as context=question; for CSV, "
+        "TSV, JSONL, Parquet and hub data sets.",
+        metavar="FIELD=COLUMN,…",
+    )
+
+
+def columns_of(options: DataOptions) -> dict[str, str]:
+    """The columns by field. Raises UsageError for what is not `field=column`."""
+    columns: dict[str, str] = {}
+    for given in options.columns:
+        field, equals, column = given.partition("=")
+        if not (equals and field and column):
+            raise UsageError(
+                f"--columns takes field=column, got {given!r}.",
+                "Write it like: --columns context=question,response=answer.",
+            )
+        columns[field] = column
+    return columns
+
+
+def silent(words: str) -> None:
+    """Say nothing."""
+
+
+def load_records(
+    path: str | Path,
+    options: DataOptions,
+    *,
+    split: str | None = None,
+    limit: int | None = None,
+    say: Say = silent,
+) -> Records:
+    """Whatever a file holds: examples, labelled pairs or a `RetrievalSet`."""
+    from polyrank.data.formats.registry import load_records
+
+    columns = columns_of(options)
+    return load_records(
+        path, format=options.format, split=split, columns=columns, limit=limit, say=say
+    )
+
+
+def load_training(
+    path: str | Path,
+    options: DataOptions,
+    *,
+    split: str | None = None,
+    limit: int | None = None,
+    say: Say = silent,
+) -> list[Example] | list[LabelledPair]:
+    """What a model is trained on; of a corpus with judgements, its relevant pairs."""
+    from polyrank.data.formats.registry import load_training
+
+    columns = columns_of(options)
+    return load_training(
+        path, format=options.format, split=split, columns=columns, limit=limit, say=say
+    )
+
+
+def load_ranking(
+    path: str | Path,
+    options: DataOptions,
+    *,
+    split: str | None = None,
+    limit: int | None = None,
+    say: Say = silent,
+) -> list[Example]:
+    """Examples to rank the candidates of. Raises DataError for a file of another kind."""
+    from polyrank.data.formats.registry import load_ranking
+
+    columns = columns_of(options)
+    return load_ranking(
+        path, format=options.format, split=split, columns=columns, limit=limit, say=say
+    )

@@ -1,0 +1,159 @@
+"""BEIR folders, `corpus.jsonl`, `queries.jsonl` and `qrels/*.tsv`, to a `RetrievalSet`.
+
+Each of the files may be compressed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from polyrank.data.files import COMPRESSIONS, read_json_lines, read_lines
+from polyrank.data.formats.source import Blame, Identifiers, Source, at_line
+from polyrank.errors import DataError, UsageError, nearest
+from polyrank.records import Candidate, Example
+
+CORPUS, QUERIES, QRELS = "corpus.jsonl", "queries.jsonl", "qrels"
+USUAL = ("test", "dev", "validation", "train")
+"""The splits to evaluate on, the preferred first; to train on, it is the last."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RetrievalSet:
+    """A corpus to search, queries, and which candidates are relevant to each of them."""
+
+    corpus: list[Candidate]
+    """A text is "title text" where there is a title."""
+    queries: dict[str, str]
+    """From the id of a query to its text: only those of the split, which have judgements."""
+    judgements: dict[str, dict[str, int]]
+    """From the id of a query to the ids of its judged candidates and their grades; 0 is wrong."""
+    split: str
+
+    def examples(self) -> Iterator[Example]:
+        """Yield (query, relevant candidate) as an example, for each of a grade above 0."""
+        texts = {candidate.id: candidate.text for candidate in self.corpus}
+        for query, grades in self.judgements.items():
+            for identifier, grade in grades.items():
+                if grade > 0:
+                    yield Example(
+                        id=f"{query}/{identifier}",
+                        context=self.queries[query],
+                        response=texts[identifier],
+                    )
+
+
+def read(source: Source) -> RetrievalSet:
+    """The corpus, and the queries of one split. Raises DataError, with file and line."""
+    split, qrels = split_of(source)
+    corpus: list[Candidate] = []
+    for _, record, blame in records(required(source.path, CORPUS)):
+        title, text = record.get("title") or "", record.get("text")
+        if not isinstance(text, str) or not isinstance(title, str):
+            raise blame("The document has no text 'text'.", 'Write {"_id", "title", "text"}.')
+        corpus.append(Candidate(record["_id"], f"{title} {text}".strip()))
+    queries: dict[str, str] = {}
+    for _, record, blame in records(required(source.path, QUERIES)):
+        if not isinstance(record.get("text"), str):
+            raise blame("The query has no text 'text'.", 'Write {"_id", "text"}.')
+        queries[record["_id"]] = record["text"]
+    judgements = read_judgements(qrels, {candidate.id for candidate in corpus}, queries)
+    if not judgements:
+        raise DataError("The file holds no judgement.", "Name another split.", path=qrels)
+    return RetrievalSet(
+        corpus=corpus,
+        queries={query: queries[query] for query in judgements},
+        judgements=judgements,
+        split=split,
+    )
+
+
+def is_beir(path: Path) -> bool:
+    """Whether a folder has the three parts."""
+    parts = (find(path, CORPUS), find(path, QUERIES))
+    return None not in parts and (path / QRELS).is_dir()
+
+
+def find(folder: Path, name: str) -> Path | None:
+    """The file of this name, or a compressed one."""
+    paths = (folder / f"{name}{suffix}" for suffix in ("", *COMPRESSIONS))
+    return next((path for path in paths if path.is_file()), None)
+
+
+def required(folder: Path, name: str) -> Path:
+    """The file of this name, or a compressed one. Raises DataError where there is none."""
+    path = find(folder, name)
+    if path is None:
+        raise DataError(
+            f"The folder has no {name}, plain or compressed.",
+            f"Give a folder in BEIR's layout: {CORPUS}, {QUERIES}, {QRELS}/SPLIT.tsv.",
+            path=folder,
+        )
+    return path
+
+
+def split_of(source: Source) -> tuple[str, Path]:
+    """The split to read, and the file of its judgements. Raises UsageError, DataError."""
+    required(source.path, CORPUS)
+    files = {
+        path.name.partition(".tsv")[0]: path
+        for path in sorted((source.path / QRELS).glob("*.tsv*"))
+        if path.suffix in (".tsv", *COMPRESSIONS)
+    }
+    if not files:
+        required(source.path, f"{QRELS}/SPLIT.tsv")
+    usual = reversed(USUAL) if source.training else USUAL
+    split = source.split or next((name for name in usual if name in files), min(files))
+    if split not in files:
+        raise UsageError(f"{source.path} has no split {split!r}.", nearest(split, files))
+    return split, files[split]
+
+
+def records(path: Path) -> Iterator[tuple[int, dict[str, Any], Blame]]:
+    """Yield the objects of a file, each with an own "_id"."""
+    identifiers = Identifiers()
+    for number, record in read_json_lines(path):
+        blame = at_line(path, number)
+        identifier = record.get("_id")
+        if not isinstance(identifier, str):
+            raise blame(
+                f"The field '_id' must be a text, got {identifier!r}.", 'Write {"_id": "…", …}.'
+            )
+        identifiers.add(identifier, f"line {number}", blame)
+        yield number, record, blame
+
+
+def read_judgements(
+    path: Path, corpus: set[str], queries: dict[str, str]
+) -> dict[str, dict[str, int]]:
+    """The grades by query and candidate, in the order of the file; its first line is a header."""
+    judgements: dict[str, dict[str, int]] = {}
+    for number, line in read_lines(path):
+        if number == 1 or not line.strip():
+            continue
+        blame = at_line(path, number)
+        cells = line.split("\t")
+        if len(cells) != 3:
+            raise blame(
+                f"The line has {len(cells)} columns, 3 expected.",
+                "Write query-id, corpus-id and score, separated by tabs.",
+            )
+        query, candidate, grade = cells
+        if query not in queries or candidate not in corpus:
+            what, where = ("query", QUERIES) if query not in queries else ("document", CORPUS)
+            name = query if what == "query" else candidate
+            raise blame(
+                f"The {what} {name!r} is not in {where}.",
+                "Remove the judgement; or the other file is not whole: fetch it again.",
+            )
+        if not grade.strip().removeprefix("-").isdecimal():
+            raise blame(
+                f"The score {grade!r} is no whole number.", "Write 0 for wrong, 1 and more."
+            )
+        grades = judgements.setdefault(query, {})
+        if candidate in grades:
+            raise blame(f"The query {query!r} has the document {candidate!r} twice.", "Remove one.")
+        grades[candidate] = int(grade)
+    return judgements

@@ -1,0 +1,195 @@
+"""Files of rows, CSV, TSV, JSONL, JSON, Parquet or a hub data set, to named values.
+
+Knows columns and where a row stands; knows nothing of what the columns mean.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from polyrank.data.files import base_suffix, open_bytes, read_json_lines, read_lines, read_start
+from polyrank.data.formats.hub import is_hub, read_hub
+from polyrank.data.formats.source import Blame, Source, at_line, at_place
+from polyrank.data.json_array import read_json_array
+from polyrank.errors import DataError, MissingExtraError, UsageError, nearest
+
+JSON_LINES = (".jsonl", ".ndjson")
+
+
+class Row(NamedTuple):
+    """The values of a row by column, and where it stands."""
+
+    values: Mapping[str, Any]
+    place: str
+    blame: Blame
+
+
+class Cells(NamedTuple):
+    """The cells of a line of a CSV or TSV file, and the line where it begins."""
+
+    line: int
+    texts: list[str]
+
+
+def read_rows(source: Source, *, named: bool = True) -> Iterator[Row]:
+    """Yield the rows of a source; the classes of a hub data set by their names, if `named`.
+
+    Raises DataError, with the place, for what is no row.
+    """
+    path = source.path
+    if is_hub(path):
+        for number, values in enumerate(read_hub(source, named=named), start=1):
+            yield Row(values, f"row {number}", at_place(path, f"row {number}"))
+    elif base_suffix(path) == ".parquet":
+        for number, values in enumerate(read_parquet(path), start=1):
+            yield Row(values, f"row {number}", at_place(path, f"row {number}"))
+    elif base_suffix(path) in JSON_LINES or is_json(path):
+        for line, values in read_objects(path):
+            yield Row(values, f"line {line}", at_line(path, line))
+    else:
+        for line, values in read_table(path):
+            yield Row(values, f"line {line}", at_line(path, line))
+
+
+def is_table(path: Path) -> bool:
+    """Whether a source is lines of cells, from what its name and its beginning say."""
+    named = is_hub(path) or base_suffix(path) in (".parquet", *JSON_LINES)
+    return not named and not is_json(path)
+
+
+def is_json(path: Path) -> bool:
+    """Whether a file begins as JSON does, whatever its name."""
+    return read_start(path, 64)[:1] in (b"{", b"[")
+
+
+def read_objects(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Yield (line, object) of JSONL, or of a JSON array of objects."""
+    if read_start(path, 64)[:1] != b"[":
+        yield from read_json_lines(path)
+        return
+    for line, item in read_json_array(path):
+        if not isinstance(item, dict):
+            raise at_line(path, line)(
+                f"An item of the array is a {type(item).__name__}, not an object.",
+                "Write an array of objects.",
+            )
+        yield line, item
+
+
+def read_table(path: Path) -> Iterator[tuple[int, dict[str, str]]]:
+    """Yield (line, cells by the names in the first line) of a CSV or TSV file.
+
+    Raises DataError for a line with another number of cells than the first.
+    """
+    lines = read_cells(path)
+    header = next(lines, None)
+    if header is None:
+        return
+    names = [name.strip() for name in header.texts]
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice is not None:
+        raise at_line(path, header.line)(
+            f"Two columns are called {twice!r}.", "Rename one of them, or remove it."
+        )
+    for line, texts in lines:
+        if len(texts) != len(names):
+            raise wrong_count(path, line, len(texts), str(len(names)))
+        yield line, dict(zip(names, texts, strict=True))
+
+
+def read_cells(path: Path) -> Iterator[Cells]:
+    """Yield the cells of a file: quoted CSV, or tabs without quoting where the first line has one.
+
+    Blank lines are passed over.
+    """
+    first = next((line for _, line in read_lines(path) if line.strip()), "")
+    if "\t" in first:
+        for number, line in read_lines(path):
+            if line.strip():
+                yield Cells(number, line.split("\t"))
+        return
+    reader = csv.reader((line + "\n" for _, line in read_lines(path)), strict=True)
+    begin = 1
+    try:
+        for texts in reader:
+            if texts:
+                yield Cells(begin, texts)
+            begin = reader.line_num + 1
+    except csv.Error as error:
+        raise at_line(path, begin)(
+            f"The line is no CSV: {error}.",
+            'Put cells that hold a comma, a quote or a line break in "quotes", quotes doubled; '
+            "check that the file is whole.",
+        ) from error
+
+
+def wrong_count(path: Path, line: int, got: int, expected: str) -> DataError:
+    """The error of a line with too few or too many cells."""
+    return at_line(path, line)(
+        f"The line has {got} columns, {expected} expected.",
+        "Check the separators; a last line that is cut off means that the file is not whole.",
+    )
+
+
+def read_parquet(path: Path) -> Iterator[dict[str, Any]]:
+    """Yield the rows of a Parquet file. Raises DataError where it is damaged or cut off."""
+    try:
+        import pyarrow
+        import pyarrow.parquet
+    except ImportError:
+        raise MissingExtraError("pyarrow", "parquet", "Reading Parquet files") from None
+    open_bytes(path).close()
+    try:
+        for batch in pyarrow.parquet.ParquetFile(path).iter_batches(batch_size=4096):
+            yield from batch.to_pylist()
+    except (pyarrow.ArrowException, OSError, UnicodeDecodeError) as error:
+        reason = " ".join(str(error).split()).rstrip(".")
+        raise DataError(
+            f"The file is no whole Parquet file: {reason}.",
+            "Fetch it or write it again; decompress it first if it is compressed as a whole.",
+            path=path,
+        ) from error
+
+
+def check_columns(columns: Mapping[str, str], fields: Sequence[str]) -> None:
+    """Raise UsageError for a mapped field that the format does not have."""
+    for field in columns:
+        if field not in fields:
+            raise UsageError(f"--columns: there is no field {field!r}.", nearest(field, fields))
+
+
+def column_of(
+    row: Row, field: str, names: Sequence[str], columns: Mapping[str, str], *, needed: bool
+) -> str | None:
+    """The column of a row that holds a field: the mapped one, or the first of `names` it has.
+
+    Raises DataError where a mapped or needed column is missing.
+    """
+    if field in columns:
+        if columns[field] in row.values:
+            return columns[field]
+        raise row.blame(
+            f"There is no column {columns[field]!r} for {field!r}.",
+            nearest(columns[field], map(str, row.values)),
+        )
+    found = next((name for name in names if name in row.values), None)
+    if found is None and needed:
+        listed = ", ".join(map(repr, row.values))
+        raise row.blame(
+            f"No column holds the {field}: expected {' or '.join(map(repr, names))}, got {listed}.",
+            f"Rename a column, or name it: --columns {field}=COLUMN.",
+        )
+    return found
+
+
+def text_of(row: Row, column: str) -> str:
+    """A cell that must be a text, without the space around it. Raises DataError."""
+    value = row.values[column]
+    if not isinstance(value, str):
+        raise row.blame(
+            f"The column {column!r} must be a text, got {value!r}.", "Change it to a text."
+        )
+    return value.strip()

@@ -1,0 +1,60 @@
+"""What a reader is given: where the records lie, which part is wanted, and whom to tell.
+
+Knows how an error names its place; knows nothing of any format.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import MappingProxyType
+
+from polyrank.errors import DataError
+
+Blame = Callable[[str, str], DataError]
+"""From a problem and a remedy to the error that also says where."""
+
+NO_COLUMNS: Mapping[str, str] = MappingProxyType({})
+
+
+@dataclass(frozen=True, kw_only=True)
+class Source:
+    """One file, folder or hub data set, as a reader takes it."""
+
+    path: Path
+    split: str | None = None
+    """The part of a source that has several, such as `train`; None for the usual one."""
+    training: bool = False
+    """Whether the usual part is the one to train on, rather than one to evaluate on."""
+    columns: Mapping[str, str] = field(default_factory=lambda: NO_COLUMNS)
+    """From the name of a field, such as `context`, to the name of the column that holds it."""
+    passed_over: Counter[str] = field(default_factory=Counter)
+    """How many rows were left out, by the reason; a reader counts here."""
+
+
+def at_line(path: Path, line: int) -> Blame:
+    """A maker of errors that name a line of a file, from 1."""
+    return lambda problem, remedy: DataError(problem, remedy, path=path, line=line)
+
+
+def at_place(path: Path, place: str) -> Blame:
+    """A maker of errors that name another place in a file, such as `row 3` or `$[3].label`."""
+    return lambda problem, remedy: DataError(f"At {place}: {problem}", remedy, path=path)
+
+
+class Identifiers:
+    """The ids that were seen, each with where; the second of a kind is an error."""
+
+    def __init__(self) -> None:
+        self.places: dict[str, str] = {}
+
+    def add(self, identifier: str, place: str, blame: Blame) -> None:
+        """Take note of an id. Raises what `blame` makes where it is known."""
+        if identifier in self.places:
+            raise blame(
+                f"The id {identifier!r} is that of {self.places[identifier]} too.",
+                "Give each its own id; where a file was joined from several, join it again.",
+            )
+        self.places[identifier] = place

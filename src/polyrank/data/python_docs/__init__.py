@@ -1,0 +1,1 @@
+"""The documentation of the installed Python, to documents, passages and examples."""
