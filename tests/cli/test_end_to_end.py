@@ -173,7 +173,7 @@ def bad_files(folder):
         "empty.jsonl": ("", "holds no example"),
         "broken.jsonl": (f"{good}\n{{not json\n", "line 2: The line is not JSON"),
         "list.jsonl": (f"{good}\n[1]\n", "line 2: The line holds a list"),
-        "missing.jsonl": ('{"context": "a", "reply": "b"}\n', "line 1: The field 'response' is"),
+        "missing.jsonl": ('{"context": "a", "word": "b"}\n', "line 1: The field 'response' is"),
         "number.jsonl": ('{"context": 5, "response": "b"}\n', "line 1: The field 'context' must"),
         "absent.jsonl": (
             f'{good}\n\n{{"context": "a", "response": "b", "candidates": ["c", "d"]}}\n',
@@ -192,7 +192,7 @@ def bad_files(folder):
     (folder / "cut.jsonl.xz").write_bytes(lzma.compress(good.encode() * 500)[:-20])
     yield folder / "cut.jsonl.xz", "compressed data cannot be read"
     yield folder / "none.jsonl", "There is no such file"
-    yield folder, "This is a folder"
+    yield folder, "The folder is none in BEIR's layout"
 
 
 @pytest.mark.parametrize("number", range(11))

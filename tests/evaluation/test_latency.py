@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 import torch
@@ -9,8 +10,13 @@ from fake_models import FakeCross, FakeTwoTower
 from torch import Tensor
 
 from polyrank.errors import UsageError
+from polyrank.evaluation import latency, memory_search
 from polyrank.evaluation.latency import Latency, measure_latency
+from polyrank.evaluation.memory_search import VectorSearch
 from polyrank.evaluation.table import ComparisonRow, markdown_table, terminal_table
+from polyrank.records import Candidate
+from polyrank.retrieval.lexical import BM25Index
+from polyrank.scoring.poly import poly_scores
 
 
 class SlowCross(FakeCross):
@@ -30,8 +36,8 @@ def test_two_towers_are_measured_at_every_size() -> None:
     model = FakeTwoTower()
     found = measure_latency(model, ["a", "b"], ["x", "y", "z"], sizes=(10, 100), num_queries=4)
     assert list(found) == [10, 100]
-    assert all(not latency.extrapolated for latency in found.values())
-    assert all(latency.num_queries == 4 for latency in found.values())
+    assert all(not each.extrapolated for each in found.values())
+    assert all(each.num_queries == 4 for each in found.values())
 
 
 def test_a_cross_encoder_is_extrapolated_where_it_takes_too_long() -> None:
@@ -48,6 +54,50 @@ def test_one_query_is_timed_however_long_it_takes() -> None:
     found = measure_latency(model, ["a"], ["x"], sizes=(100,), time_limit=0)
     assert found[100].num_queries == 1
     assert model.calls == [100, 100]  # the first warms up
+
+
+def test_many_candidates_are_searched_exactly(monkeypatch: pytest.MonkeyPatch) -> None:
+    generator = torch.Generator().manual_seed(1)
+    vectors = torch.randn(700, 16, generator=generator)
+    contexts = torch.randn(2, 5, 16, generator=generator)
+    expected = poly_scores(contexts, vectors).topk(10)
+    for can_multiply in (True, False):
+        monkeypatch.setattr(memory_search, "can_multiply_int8", lambda: can_multiply)  # noqa: B023
+        for screened in (0.0, 1.0):  # seconds of a screen in 8 bits, against half a second
+            times = {torch.int8: screened, torch.float32: 0.5}
+            monkeypatch.setattr(memory_search, "seconds", lambda dtype, *_: times[dtype])  # noqa: B023
+            found = VectorSearch(vectors, "basic").best(contexts, 10)
+            assert [ranked.rows for ranked in found] == expected.indices.tolist()
+
+
+def test_a_search_is_timed_beyond_what_is_scored_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    model: Any = FakeTwoTower()
+    model.attention = "basic"
+    searched: list[int] = []
+    best = VectorSearch.best
+
+    def watched(self: VectorSearch, contexts: Tensor, k: int) -> object:
+        searched.append(len(self.vectors))
+        return best(self, contexts, k)
+
+    monkeypatch.setattr(VectorSearch, "best", watched)
+    monkeypatch.setattr(latency, "SCORED_WHOLE", 50)
+    measure_latency(model, ["a", "b"], ["x", "y", "z"], sizes=(50, 90), num_queries=3)
+    assert searched == [90] * 4
+
+
+def test_vectors_of_a_search_differ_and_keep_their_norms() -> None:
+    vectors = torch.randn(8, 32, generator=torch.Generator().manual_seed(0)).repeat(5, 1)
+    spread = latency.spread(vectors)
+    torch.testing.assert_close(spread.norm(dim=1), vectors.norm(dim=1))
+    assert len(spread.unique(dim=0)) == 40
+    assert torch.cosine_similarity(spread, vectors).min() > 0.6
+
+
+def test_words_are_timed() -> None:
+    index = BM25Index.build([Candidate("1", "x")])
+    found = measure_latency(index, ["x y"], ["x", "y z"], sizes=(2, 30), num_queries=2)
+    assert [time.num_queries for time in found.values()] == [2, 2]
 
 
 def test_texts_are_needed() -> None:

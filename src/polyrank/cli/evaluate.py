@@ -1,12 +1,14 @@
-"""`polyrank evaluate`: a model's recall@k and MRR on a file of examples."""
+"""`polyrank evaluate`: a model's figures on examples, on a retrieval set or on labelled pairs."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from polyrank.cli.command import command
+from polyrank.cli.data import DataOptions, load_records
 from polyrank.cli.models import ModelOptions, load
 from polyrank.cli.options import option, positional
 from polyrank.cli.output import Output
@@ -14,71 +16,114 @@ from polyrank.config import require
 from polyrank.errors import UsageError
 
 if TYPE_CHECKING:
-    from polyrank.evaluation.evaluate import EvaluationResult
-    from polyrank.records import Example
+    from polyrank.data.formats.beir import RetrievalSet
+    from polyrank.records import Example, LabelledPair
 
 DEFAULT_NUM_CANDIDATES = 20
+DEFAULT_RERANK_TOP = 100
+BM25 = "bm25"
 
 
 @dataclass(frozen=True, kw_only=True)
-class EvaluateOptions(ModelOptions):
+class EvaluateOptions(DataOptions, ModelOptions):
     """Options of `polyrank evaluate`."""
 
-    model: Path = positional("MODEL", help="The folder of a saved model.")
+    model: str = positional(
+        "MODEL", help=f"The folder of a saved model, or {BM25} for the lexical baseline."
+    )
     data: Path = option(
-        help="JSONL of examples with context, response and, optionally, candidates."
+        help="Examples with context, response and, optionally, candidates; a folder with a corpus, "
+        "queries and judgements, as BEIR has them; or labelled pairs."
+    )
+    split: str | None = option(
+        None, help="The judgements of a folder to use, such as dev; test by default."
     )
     num_candidates: int | None = option(
         None,
         help="Candidates, the response included, of each example that has none of its own: the "
         f"others are drawn from the responses of the file; {DEFAULT_NUM_CANDIDATES} by default.",
     )
-    limit: int | None = option(None, help="Use only the first N examples.")
-    ks: tuple[int, ...] = option((1, 2, 5, 10), help="The k of recall@k.")
+    limit: int | None = option(None, help="Use only the first N examples, queries or pairs.")
+    ks: tuple[int, ...] = option((1, 2, 5, 10), help="The k of recall@k, for examples.")
+    rerank: str | None = option(
+        None,
+        help="A cross-encoder that reads the best that the model retrieves.",
+        metavar="MODEL",
+    )
+    rerank_top: int | None = option(
+        None, help=f"How many of them it reads; {DEFAULT_RERANK_TOP} by default."
+    )
     seed: int = option(0, help="Seed of the drawn candidates.")
-    output: Path | None = option(None, help="Write what each example scored to this JSONL file.")
+    output: Path | None = option(None, help="Write what each query scored to this JSONL file.")
 
     def __post_init__(self) -> None:
         super().__post_init__()
         require(self.limit is None or self.limit >= 1, "--limit", "at least 1", self.limit)
+        top = self.rerank_top
+        require(top is None or top >= 1, "--rerank-top", "at least 1", top)
         if not self.ks or any(k < 1 for k in self.ks):
             raise UsageError(f"--ks must be whole numbers from 1, got {self.ks}.", "Change them.")
 
 
 @command("evaluate", EvaluateOptions)
 def evaluate(options: EvaluateOptions, output: Output) -> None:
-    """Rank the candidates of examples with a model: recall@k of C candidates, and MRR.
+    """Measure a model on a set of data.
 
-    Ties count at chance. Examples without candidates get the same ones for the same seed.
+    Examples: the candidates of each are ranked; recall@k of C candidates, and MRR. Ties count at
+    chance. Examples without candidates get the same ones for the same seed. A corpus with
+    judgements: every query searches it; nDCG@10, recall@100, MRR@10 and MAP. Labelled pairs:
+    Spearman's and Pearson's correlation, or accuracy for a cross-encoder that classifies.
     """
-    examples = load_with_candidates(options, output)
+    records = load_records(options.data, options, split=options.split, say=output.say)
+
+    from polyrank.data.formats.beir import RetrievalSet
+    from polyrank.records import Example, LabelledPair
+
+    warn_without_effect(options, output, searches=isinstance(records, RetrievalSet))
+    if isinstance(records, RetrievalSet):
+        return evaluate_corpus(options, records, output)
+    examples = [record for record in records if isinstance(record, Example)]
+    if examples:
+        return evaluate_examples(options, examples, output)
+    pairs = [record for record in records if isinstance(record, LabelledPair)]
+    return evaluate_pairs(options, pairs[: options.limit], output)
+
+
+def warn_without_effect(options: EvaluateOptions, output: Output, *, searches: bool) -> None:
+    """Name what was asked for and has no effect."""
+    if not searches and options.rerank is not None:
+        output.warn("--rerank has no effect: nothing is retrieved from this data.")
+    elif options.rerank_top is not None and options.rerank is None:
+        output.warn("--rerank-top has no effect without --rerank.")
+
+
+def evaluate_examples(options: EvaluateOptions, everything: list[Example], output: Output) -> None:
+    """Rank the candidates of examples."""
+    examples = with_candidates(options, everything, output)
 
     from polyrank.evaluation import evaluate as evaluation
+    from polyrank.evaluation.tasks import RankingTask, require_ranking
 
-    model = load(options.model, options)
+    task = RankingTask(examples=examples, ks=options.ks)
+    model = task.lexical() if options.model == BM25 else load(Path(options.model), options)
+    require_ranking(model, options.model)
     result = evaluation.evaluate(model, examples, ks=options.ks, progress=True)
-    if options.output is not None:
-        write_per_query(options.output, result)
+    write_per_query(options.output, result.per_query.rows())
     fewest = result.num_candidates[0]
     left_out = [k for k in options.ks if k not in result.recall]
     if left_out:
         listed = ", ".join(f"recall@{k}" for k in left_out)
         output.warn(f"{listed} left out: an example has only {fewest} candidates.")
-    output.say(f"{options.model} on {options.data}")
-    output.say(f"{result.num_examples:,} examples, C = {result.candidates_text} candidates each")
-    for name, value in result.named().items():
-        output.say(f"  {name:<10} {value:.4f}")
-    if options.output is not None:
-        output.say(f"Every example's own scores: {options.output}")
-    output.result(summary(options, result))
+    found = f"{result.num_examples:,} examples, C = {result.candidates_text} candidates each"
+    tell(options, output, found, result.named(), result.to_json())
 
 
-def load_with_candidates(options: EvaluateOptions, output: Output) -> list[Example]:
+def with_candidates(
+    options: EvaluateOptions, everything: list[Example], output: Output
+) -> list[Example]:
     """The examples, with candidates drawn from the whole file for those that have none."""
-    from polyrank.data.examples import load_examples
     from polyrank.evaluation.sampling import with_sampled_candidates
 
-    everything = load_examples(options.data)
     examples = everything[: options.limit]
     if all(example.candidates is not None for example in examples):
         if options.num_candidates is not None:
@@ -89,22 +134,77 @@ def load_with_candidates(options: EvaluateOptions, output: Output) -> list[Examp
     return with_sampled_candidates(examples, count, options.seed, pool=pool)
 
 
-def write_per_query(path: Path, result: EvaluationResult) -> None:
-    """One JSON object an example, replacing the file at once."""
+def evaluate_corpus(options: EvaluateOptions, everything: RetrievalSet, output: Output) -> None:
+    """Search a corpus with every query."""
+    from polyrank.data.formats.registry import first_queries
+    from polyrank.evaluation.retrieval import evaluate_retrieval
+    from polyrank.evaluation.tasks import RetrievalTask
+
+    data = first_queries(everything, options.limit)
+    is_lexical = options.model == BM25
+    model = RetrievalTask(data=data).lexical() if is_lexical else load(Path(options.model), options)
+    top = DEFAULT_RERANK_TOP if options.rerank_top is None else options.rerank_top
+    figures = evaluate_retrieval(
+        model,
+        data,
+        reranker=None if options.rerank is None else load(Path(options.rerank), options),
+        rerank_top=top,
+        progress=True,
+    )
+    write_per_query(options.output, figures.rows())
+    means, labels = figures.means(), figures.labels()
+    reranked = ""
+    if options.rerank is not None:
+        reranked = f", the best {top:,} reranked by {options.rerank}"
+    found = f"{len(figures.ids):,} queries of {data.split}, {len(data.corpus):,} documents"
+    sizes = {"num_queries": len(figures.ids), "num_documents": len(data.corpus)}
+    how = {"split": data.split, "rerank": options.rerank}
+    named = {labels[name]: value for name, value in means.items()}
+    tell(options, output, found + reranked, named, {**means, **sizes, **how})
+
+
+def evaluate_pairs(options: EvaluateOptions, pairs: list[LabelledPair], output: Output) -> None:
+    """Correlate the scores of pairs with their labels, or count the right classes."""
+    from polyrank.evaluation import pairs as evaluation
+    from polyrank.evaluation.tasks import RankingTask
+    from polyrank.records import Example
+
+    if options.output is not None:
+        output.warn("--output has no effect on labelled pairs: their figures are of all pairs.")
+    if options.model == BM25:
+        texts = [Example(context="", response="", candidates=tuple(p.second for p in pairs))]
+        model: Any = RankingTask(examples=texts).lexical()
+    else:
+        model = load(Path(options.model), options)
+    figures = evaluation.evaluate_pairs(model, pairs)
+    found = f"{len(pairs):,} labelled pairs"
+    tell(options, output, found, figures, {**figures, "num_pairs": len(pairs)})
+
+
+def write_per_query(path: Path | None, rows: Iterable[Mapping[str, Any]]) -> None:
+    """One JSON object a query, replacing the file at once; nothing without a path."""
     import json
 
     from polyrank.storage import write_text
 
-    rows = (json.dumps(row, ensure_ascii=False) + "\n" for row in result.per_query.rows())
-    write_text(path, "".join(rows))
+    if path is not None:
+        lines = (json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
+        write_text(path, "".join(lines))
 
 
-def summary(options: EvaluateOptions, result: EvaluationResult) -> dict[str, Any]:
-    """What --json prints."""
-    return {
-        "model": options.model,
-        "data": options.data,
-        **result.to_json(),
-        "seed": options.seed,
-        "per_query": options.output,
-    }
+def tell(
+    options: EvaluateOptions,
+    output: Output,
+    found: str,
+    named: Mapping[str, float],
+    result: Mapping[str, Any],
+) -> None:
+    """Say the figures to people and to programs."""
+    output.say(f"{options.model} on {options.data}")
+    output.say(found)
+    for name, value in named.items():
+        output.say(f"  {name:<10} {value:.4f}")
+    if options.output is not None and "num_pairs" not in result:
+        output.say(f"What each query scored: {options.output}")
+    about = {"seed": options.seed, "per_query": options.output}
+    output.result({"model": options.model, "data": options.data, **result, **about})

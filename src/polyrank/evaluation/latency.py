@@ -1,8 +1,9 @@
 """How long one query takes, by the number of candidates.
 
-A bi- or poly-encoder encodes the context and scores it against cached candidate vectors; a
-cross-encoder reads every pair. Where reading all pairs would take too long, the time is
-extrapolated linearly from the largest size that was measured, and says so.
+A bi- or poly-encoder encodes the context and scores it against cached candidate vectors: all of
+them where they are few, by the exact search of an index where they are many. A cross-encoder reads
+every pair; where that would take too long, the time is extrapolated linearly from the largest size
+that was measured, and says so.
 """
 
 from __future__ import annotations
@@ -12,13 +13,28 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import cycle, islice
+from typing import Any
+
+import torch
+from torch import Tensor
 
 from polyrank.errors import UsageError
+from polyrank.evaluation.memory_search import VectorSearch
 from polyrank.evaluation.rankers import Ranker, TwoTowerRanker
-from polyrank.records import Context
+from polyrank.records import Candidate, Context
+from polyrank.retrieval.lexical import BM25Index
+from polyrank.scoring.blockwise import top_k
 
 ENCODED_TEXTS = 256
 """So many candidates are encoded and then repeated: the time of a score depends on no value."""
+
+SCORED_WHOLE = 10_000
+"""Up to this many candidates are all scored; more are searched for the best `SEARCHED`."""
+
+SEARCHED = 10
+SPREAD = 0.5
+"""Candidates of a search are no repetitions: each differs from the encoded one that it is made of
+by noise of this share of its norm. What a search may skip depends on how the values lie."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,8 +63,8 @@ def measure_latency(
     """Time one query at each number of candidates, warm-up excluded; texts are repeated to fill.
 
     All sizes together take about `time_limit` seconds: fewer queries are timed, at least one, when
-    it runs out, and a cross-encoder's larger sizes are extrapolated. Raises UsageError for no
-    contexts or no candidates.
+    it runs out, and a cross-encoder's larger sizes are extrapolated. Filling a cache is not timed.
+    Raises UsageError for no contexts or no candidates.
     """
     if not contexts or not candidate_texts:
         raise UsageError(
@@ -57,11 +73,10 @@ def measure_latency(
             "Give at least one of each.",
         )
     queries = list(islice(cycle(contexts), num_queries))
-    deadline = time.perf_counter() + time_limit
+    left = time_limit
     found: dict[int, Latency] = {}
     for position, size in enumerate(sorted(sizes)):
-        left = deadline - time.perf_counter()
-        is_fast = isinstance(model, TwoTowerRanker)
+        is_fast = isinstance(model, (TwoTowerRanker, BM25Index))
         if found and not is_fast:
             largest = found[sorted(sizes)[position - 1]]
             expected = largest.milliseconds * size / largest.num_candidates
@@ -72,7 +87,9 @@ def measure_latency(
                 continue
         ask = asker(model, candidate_texts, size)
         share = left / (len(sizes) - position)
+        started = time.perf_counter()
         seconds = time_queries(ask, queries, share, warm_up=not found or is_fast)
+        left -= time.perf_counter() - started
         found[size] = Latency(
             num_candidates=size,
             milliseconds=1000 * statistics.median(seconds),
@@ -84,13 +101,45 @@ def measure_latency(
 def asker(model: Ranker, candidate_texts: Sequence[str], size: int) -> Callable[[Context], object]:
     """The function that answers one query against `size` candidates, its cache filled."""
     if isinstance(model, TwoTowerRanker):
-        two_tower = model
-        vectors = two_tower.encode_candidates(candidate_texts[: min(ENCODED_TEXTS, size)])
-        vectors = vectors.repeat(-(-size // len(vectors)), 1)[:size].contiguous()  # (N, d)
-        return lambda context: two_tower.score(two_tower.encode_contexts([context]), vectors).cpu()
-    pair_ranker = model
+        return vector_asker(model, candidate_texts, size)
     texts = list(islice(cycle(candidate_texts), size))
+    if isinstance(model, BM25Index):
+        index = BM25Index.build(
+            [Candidate(str(row), text) for row, text in enumerate(texts)], model.config
+        )
+        return lambda context: index.search([context], min(SEARCHED, size))
+    pair_ranker = model
     return lambda context: pair_ranker.score_pairs([(context, text) for text in texts]).cpu()
+
+
+def vector_asker(
+    model: TwoTowerRanker, candidate_texts: Sequence[str], size: int
+) -> Callable[[Context], object]:
+    """The asker of a model with candidate vectors."""
+    attention: Any = getattr(model, "attention", None)
+    device = getattr(model, "device", torch.device("cpu"))
+    device = device if device.type == "cuda" else torch.device("cpu")
+    vectors = model.encode_candidates(candidate_texts[: min(ENCODED_TEXTS, size)])
+    repeated = vectors.repeat(-(-size // len(vectors)), 1)[:size].contiguous()  # (N, d)
+    if size <= SCORED_WHOLE or attention is None:
+        cached = repeated.to(device)
+        return lambda context: model.score(
+            model.encode_contexts([context]).to(device), cached
+        ).cpu()
+    if device.type == "cuda":
+        cached = spread(repeated).to(device)
+        return lambda context: top_k(model.encode_contexts([context]), cached, SEARCHED, attention)
+    search = VectorSearch(spread(repeated), attention)
+    return lambda context: search.best(model.encode_contexts([context]), SEARCHED)
+
+
+def spread(vectors: Tensor) -> Tensor:
+    """Vectors (N, d), each moved at random and brought back to its norm."""
+    generator = torch.Generator().manual_seed(0)
+    norms = torch.linalg.vector_norm(vectors, dim=1, keepdim=True)  # (N, 1)
+    noise = torch.randn(vectors.shape, generator=generator).mul_(vectors.shape[1] ** -0.5)
+    moved = noise.mul_(SPREAD * norms).add_(vectors)
+    return moved.mul_(norms / torch.linalg.vector_norm(moved, dim=1, keepdim=True).clamp_min(1e-12))
 
 
 def time_queries(

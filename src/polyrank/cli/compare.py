@@ -1,0 +1,265 @@
+"""`polyrank compare`: several models on one set of data, in tables, in JSON and as a plot."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from polyrank.cli.command import command
+from polyrank.cli.data import DataOptions, load_records
+from polyrank.cli.models import ModelOptions, load
+from polyrank.cli.options import option, positional
+from polyrank.cli.output import Output
+from polyrank.config import require
+from polyrank.errors import DataError, UsageError
+
+if TYPE_CHECKING:
+    from polyrank.evaluation.comparison import Comparison
+    from polyrank.evaluation.measuring import Entry
+    from polyrank.evaluation.tasks import Task
+
+RESULT, PAGE, PER_QUERY, PLOT = "comparison.json", "comparison.md", "per-query.jsonl", "comparison"
+PLOTTED = 1000
+
+
+@dataclass(frozen=True, kw_only=True)
+class CompareOptions(DataOptions, ModelOptions):
+    """Options of `polyrank compare`."""
+
+    models: tuple[str, ...] = positional(
+        "MODEL",
+        help="Folders of saved models, or bm25 for the lexical baseline. NAME=MODEL names one; "
+        "NAME=MODEL,MODEL,… is one model trained with several seeds.",
+    )
+    data: Path = option(
+        help="Examples with context, response and, optionally, candidates; or a folder with a "
+        "corpus, queries and judgements, as BEIR has them."
+    )
+    output: Path = option(
+        help="The folder of the comparison. What was measured is kept there, so that an "
+        "interrupted or widened comparison goes on."
+    )
+    split: str | None = option(
+        None, help="The judgements of a folder to use, such as dev; test by default."
+    )
+    num_candidates: int = option(
+        20,
+        help="Candidates, the response included, of each example that has none of its own.",
+    )
+    limit: int | None = option(None, help="Use only the first N examples or queries.")
+    metric: str | None = option(
+        None,
+        help="The figure to test and to plot, such as recall@1, mrr or ndcg@10; by default "
+        "recall@1, or ndcg@10 for a corpus.",
+        metavar="METRIC",
+    )
+    retriever: str | None = option(
+        None,
+        help="What finds the documents of a corpus that cross-encoders rerank: a bi- or "
+        "poly-encoder, or bm25; by default the first model that can.",
+        metavar="MODEL",
+    )
+    rerank_top: int = option(100, help="How many of them a cross-encoder reads.")
+    latency: bool = option(True, help="Measure how long a query takes.")
+    sizes: tuple[int, ...] = option(
+        (100, 1000, 100_000), help="The numbers of candidates to time a query against."
+    )
+    time_limit: float = option(30.0, help="Seconds of timing for each model, about.")
+    plot: bool = option(True, help="Draw quality against latency; needs matplotlib and --latency.")
+    plot_at: int | None = option(
+        None,
+        help=f"Which of the sizes is plotted; {PLOTTED} by default, or the largest without it.",
+    )
+    seed: int = option(0, help="Seed of drawn candidates, of the intervals and of the tests.")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require(self.limit is None or self.limit >= 1, "--limit", "at least 1", self.limit)
+        require(self.rerank_top >= 1, "--rerank-top", "at least 1", self.rerank_top)
+        require(self.time_limit > 0, "--time-limit", "positive", self.time_limit)
+        require(bool(self.models), "MODEL", "given at least once", "none")
+        sizes = self.sizes
+        require(bool(sizes) and min(sizes) >= 1, "--sizes", "whole numbers from 1", sizes)
+        require(len(set(sizes)) == len(sizes), "--sizes", "different numbers", sizes)
+        at = self.plot_at
+        require(at is None or at in sizes, "--plot-at", f"one of --sizes, {sizes}", at)
+
+    @property
+    def plotted(self) -> int | None:
+        """The number of candidates of the plot, or None for no plot."""
+        if not (self.plot and self.latency):
+            return None
+        return self.plot_at or (PLOTTED if PLOTTED in self.sizes else max(self.sizes))
+
+
+def interrupted(options: CompareOptions) -> str:
+    """The words after Ctrl-C."""
+    return (
+        f"What was measured is kept in {options.output}: run the same command again to go on with "
+        "the other models."
+    )
+
+
+@command("compare", CompareOptions, interrupted=interrupted)
+def compare(options: CompareOptions, output: Output) -> None:
+    """Compare models on one set of data: quality, differences, latency, memory and training time.
+
+    Quality comes with 95% bootstrap intervals, and every two models are tested with a paired
+    randomisation test, Holm-corrected. The output folder gets comparison.md, comparison.json,
+    per-query.jsonl and a plot of quality against latency, comparison.png and .svg.
+    """
+    named = parse_models(options.models)
+    require_folder(options.output)
+    if options.plotted is not None:
+        from polyrank.evaluation.plot import require_matplotlib
+
+        require_matplotlib()
+    task = load_task(options, output)
+
+    from polyrank.evaluation import comparison as evaluation
+    from polyrank.evaluation.kept import KEPT, Store
+    from polyrank.evaluation.measuring import Entry, Measuring, MeasuringSettings
+
+    settings = MeasuringSettings(
+        sizes=options.sizes if options.latency else (),
+        time_limit=options.time_limit,
+        rerank_top=options.rerank_top,
+    )
+    measuring = Measuring(
+        task,
+        lambda source: load(Path(source), options),
+        Store(options.output / KEPT),
+        settings,
+        say=output.say,
+    )
+    entries = [Entry(name=name, sources=sources) for name, sources in named.items()]
+    contenders = measuring.contenders(entries, retriever=options.retriever)
+    found = evaluation.compare(contenders, metric=options.metric, seed=options.seed)
+    write(options, found, output, about(options, task, entries))
+
+
+def parse_models(given: tuple[str, ...]) -> dict[str, tuple[str, ...]]:
+    """The sources of each model by its name. Raises UsageError for a name or a source twice."""
+    named: dict[str, tuple[str, ...]] = {}
+    for text in given:
+        name, equals, rest = text.partition("=")
+        if not equals or Path(text).exists():
+            name, rest = Path(text).resolve().name if text != "bm25" else text, text
+        sources = (rest,) if Path(rest).exists() else tuple(rest.split(","))
+        if not name or not all(sources):
+            raise UsageError(
+                f"A model is MODEL, NAME=MODEL or NAME=MODEL,MODEL, got {text!r}.",
+                "Give a name and a folder.",
+            )
+        if name in named:
+            raise UsageError(
+                f"Two models are called {name!r}: {', '.join(named[name])} and {rest}.",
+                f"Name them apart, such as first={rest}.",
+            )
+        if len(set(sources)) < len(sources):
+            raise UsageError(
+                f"The model {name} names one folder twice: {rest}.", "Give each seed once."
+            )
+        named[name] = sources
+    return named
+
+
+def require_folder(path: Path) -> None:
+    """Raise UsageError unless `path` is free, empty or the folder of a comparison."""
+    from polyrank.evaluation.kept import KEPT
+
+    if not path.exists() or (path.is_dir() and (path / KEPT).is_dir()):
+        return
+    if not path.is_dir() or any(path.iterdir()):
+        raise UsageError(
+            f"{path} exists and is no folder of a comparison.",
+            "Choose another output, or move it away.",
+        )
+
+
+def load_task(options: CompareOptions, output: Output) -> Task:
+    """What the models are compared on; candidates are drawn once for all models."""
+    records = load_records(options.data, options, split=options.split, say=output.say)
+
+    from polyrank.data.formats.beir import RetrievalSet
+    from polyrank.data.formats.registry import first_queries
+    from polyrank.evaluation.sampling import with_sampled_candidates
+    from polyrank.evaluation.tasks import RankingTask, RetrievalTask
+    from polyrank.records import Example
+
+    if isinstance(records, RetrievalSet):
+        return RetrievalTask(data=first_queries(records, options.limit))
+    everything = [record for record in records if isinstance(record, Example)]
+    if not everything:
+        raise DataError(
+            "Models are compared query by query, and the figures of labelled pairs are of all.",
+            "Give examples or a corpus, or use `polyrank evaluate` for each model.",
+            path=options.data,
+        )
+    pool = (example.response for example in everything)
+    examples = with_sampled_candidates(
+        everything[: options.limit], options.num_candidates, options.seed, pool=pool
+    )
+    return RankingTask(examples=examples)
+
+
+def about(options: CompareOptions, task: Task, entries: list[Entry]) -> dict[str, Any]:
+    """What the figures depend on, for the reports."""
+    import platform
+    import shlex
+
+    import torch
+
+    from polyrank._version import __version__
+    from polyrank.runtime import resolve_device
+
+    device = resolve_device(options.device)
+    name = torch.cuda.get_device_name(device) if device.type == "cuda" else platform.machine()
+    return {
+        "data": str(options.data),
+        "limit": options.limit,
+        "seed": options.seed,
+        "digest": task.digest,
+        "device": f"{device.type}, {name}, {torch.get_num_threads()} threads",
+        "dtype": options.dtype,
+        "polyrank": __version__,
+        "torch": torch.__version__,
+        "command": shlex.join(
+            [
+                *("polyrank", "compare"),
+                *(f"{entry.name}={','.join(entry.sources)}" for entry in entries),
+                *("--data", str(options.data), "--output", str(options.output)),
+            ]
+        ),
+    }
+
+
+def write(
+    options: CompareOptions, found: Comparison, output: Output, described: Mapping[str, Any]
+) -> None:
+    """Write the files of a comparison, show its tables and give its result."""
+    import json
+
+    from polyrank.cli.output import plain
+    from polyrank.evaluation import report
+    from polyrank.storage import write_text
+
+    folder, size = options.output, options.plotted
+    result = plain(report.to_json(found, dict(described)))
+    picture = None
+    if size is not None:
+        from polyrank.evaluation.plot import draw
+
+        draw(found, folder / PLOT, size=size)
+        picture = f"{PLOT}.png"
+    page = report.markdown(found, dict(described), plot=picture)
+    write_text(folder / PER_QUERY, report.per_query_lines(found))
+    write_text(folder / PAGE, page)
+    write_text(folder / RESULT, json.dumps(result, indent=2, ensure_ascii=False) + "\n")
+    for table in report.terminal_tables(found):
+        output.table(table)
+    names = [PAGE, RESULT, PER_QUERY, *([picture] if picture else [])]
+    output.say(f"Written to {folder}: {', '.join(names)}")
+    output.result({**result, "output": folder})

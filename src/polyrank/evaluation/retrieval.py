@@ -1,0 +1,190 @@
+"""A model on a retrieval set: the whole corpus is searched, and the ranking judged query by query.
+
+The measures are those of `ir-measures` (extra `metrics`): nDCG@10, recall@100, MRR@10 and MAP. Ties
+are broken by the larger id, as in every search. Knows nothing of files.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from itertools import islice
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+
+import numpy as np
+
+from polyrank.errors import DataError, MissingExtraError, ModelError, UsageError
+from polyrank.evaluation.figures import RETRIEVAL_LABELS, QueryFigures
+from polyrank.evaluation.rankers import PairRanker, TwoTowerRanker
+from polyrank.progress import bar
+from polyrank.records import Candidate, Context, Hit
+from polyrank.retrieval.pipeline import require_reranker
+from polyrank.scoring.blockwise import top_k
+
+if TYPE_CHECKING:
+    from polyrank.data.formats.beir import RetrievalSet
+
+Rankings = dict[str, list[str]]
+"""The ids of the documents that each query finds, the best first."""
+
+DEPTH = 1000
+"""Documents of a ranking: what is below counts as not found."""
+
+QUERIES_AT_ONCE = 64
+
+
+@runtime_checkable
+class Searcher(Protocol):
+    """What finds candidates of its own by itself: an index, BM25, an index with a reranker."""
+
+    def search(self, contexts: Sequence[Context], top_k: int = 10) -> Sequence[Sequence[Hit]]:
+        """The best `top_k` candidates for each context, the best first."""
+        ...
+
+
+def evaluate_retrieval(
+    model: TwoTowerRanker | Searcher,
+    data: RetrievalSet,
+    *,
+    reranker: PairRanker | None = None,
+    rerank_top: int = 100,
+    depth: int = DEPTH,
+    progress: bool = False,
+) -> QueryFigures:
+    """Search the corpus for every judged query and measure each ranking of `depth` documents.
+
+    With a `reranker`, the best `rerank_top` are put into its order and the others stay below them.
+    Raises MissingExtraError without the extra `metrics`, UsageError for a model that cannot
+    search and for a reranker that is no cross-encoder that ranks.
+    """
+    measures()
+    if reranker is not None:
+        require_reranker(reranker)
+    rankings = retrieve(model, data, depth=depth, progress=progress)
+    if reranker is not None:
+        rankings = rerank(reranker, data, rankings, rerank_top, progress=progress)
+    return judge(rankings, data)
+
+
+def retrieve(
+    model: Any, data: RetrievalSet, *, depth: int = DEPTH, progress: bool = False
+) -> Rankings:
+    """The best `depth` documents for each judged query.
+
+    A document with the id of the query is the query itself, as in BEIR, and is left out, unless it
+    is judged relevant.
+    """
+    queries = judged(data)
+    texts = list(queries.values())
+    count = min(depth + 1, len(data.corpus))
+    if isinstance(model, TwoTowerRanker):
+        found = search_vectors(model, data.corpus, texts, count, progress)
+    elif isinstance(model, Searcher):
+        found = [[hit.id for hit in hits] for hits in model.search(texts, count)]
+    else:
+        raise UsageError(
+            "A cross-encoder cannot search a corpus: it reads every pair.",
+            "Give a bi- or poly-encoder, or bm25, and the cross-encoder with --rerank.",
+        )
+    rankings = {}
+    for query, ids in zip(queries, found, strict=True):
+        itself = query if data.judgements[query].get(query, 0) <= 0 else None
+        rankings[query] = [each for each in ids if each != itself][:depth]
+    return rankings
+
+
+def search_vectors(
+    model: Any, corpus: Sequence[Candidate], contexts: Sequence[Context], k: int, progress: bool
+) -> list[list[str]]:
+    """The ids of the best k documents for each context, by exact search in memory."""
+    ordered = sorted(corpus, key=lambda each: each.id)  # of equal scores the larger row comes first
+    vectors = model.encode_candidates([each.text for each in ordered], progress=progress)
+    encoded = model.encode_contexts(contexts, progress=progress)
+    if not bool(vectors.isfinite().all()):
+        raise ModelError(
+            "The vectors of the corpus are not numbers.",
+            "The weights are damaged or training diverged; use another checkpoint.",
+        )
+    if model.device.type == "cuda":
+        vectors = vectors.to(model.device)
+    found = []
+    with bar("Searching" if progress else None, total=len(contexts)) as advance:
+        for group in encoded.split(QUERIES_AT_ONCE):
+            for ranked in top_k(group, vectors, k, model.attention):
+                found.append([ordered[row].id for row in ranked.rows])
+            advance(len(group))
+    return found
+
+
+def rerank(
+    model: PairRanker,
+    data: RetrievalSet,
+    rankings: Rankings,
+    top: int,
+    *,
+    progress: bool = False,
+) -> Rankings:
+    """The best `top` of each ranking by the model's score, ties by the larger id; then the rest."""
+    texts = {each.id: each.text for each in data.corpus}
+    pairs = [
+        (data.queries[query], texts[each]) for query, ids in rankings.items() for each in ids[:top]
+    ]
+    scores = model.score_pairs(pairs, progress=progress).tolist() if pairs else []
+    if any(map(math.isnan, scores)):
+        raise ModelError(
+            "The reranker's scores are not numbers.",
+            "Its weights are damaged or its training diverged; use another checkpoint.",
+        )
+    remaining = iter(scores)
+    reranked = {}
+    for query, ids in rankings.items():
+        head = ids[:top]
+        scored = sorted(zip(islice(remaining, len(head)), head, strict=True), reverse=True)
+        reranked[query] = [each for _, each in scored] + ids[top:]
+    return reranked
+
+
+def judge(rankings: Mapping[str, Sequence[str]], data: RetrievalSet) -> QueryFigures:
+    """The measures of each judged query; one that finds nothing has zeros."""
+    import ir_measures
+
+    named = measures()
+    queries = list(judged(data))
+    # Places in the place of scores: every measure then sees the same order, ties included.
+    run = {
+        query: {each: float(-place) for place, each in enumerate(rankings.get(query, ()))}
+        for query in queries
+    }
+    judgements = {query: dict(data.judgements[query]) for query in queries}
+    values = {name: np.zeros(len(queries)) for name in named}
+    places = {query: place for place, query in enumerate(queries)}
+    names = {measure: name for name, measure in named.items()}
+    for found in ir_measures.iter_calc(list(named.values()), judgements, run):
+        values[names[found.measure]][places[found.query_id]] = found.value
+    size = len(data.corpus)
+    return QueryFigures(ids=tuple(queries), values=values, num_candidates=(size, size))
+
+
+def judged(data: RetrievalSet) -> dict[str, Context]:
+    """The queries that have judgements, in the order of the judgements."""
+    queries: dict[str, Context] = {
+        query: data.queries[query] for query in data.judgements if query in data.queries
+    }
+    if not queries or not data.corpus:
+        raise DataError(
+            f"The retrieval set has {len(data.corpus)} documents and {len(queries)} queries with "
+            "judgements, where at least one of each is needed.",
+            "Choose another split.",
+        )
+    return queries
+
+
+def measures() -> dict[str, Any]:
+    """The measures of `ir-measures` by our names. Raises MissingExtraError."""
+    try:
+        import ir_measures
+    except ImportError:
+        raise MissingExtraError("ir-measures", "metrics", "Judging a retrieval set") from None
+    parsed = {"ndcg@10": "nDCG@10", "recall@100": "R@100", "mrr@10": "RR@10", "map": "AP"}
+    assert list(parsed) == list(RETRIEVAL_LABELS)
+    return {name: ir_measures.parse_measure(text) for name, text in parsed.items()}
