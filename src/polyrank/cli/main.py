@@ -19,10 +19,13 @@ import typer
 
 from polyrank._version import __version__
 from polyrank.cli.command import Call, Command, InterruptError, add_command
+from polyrank.cli.compare import compare
 from polyrank.cli.demo import demo
+from polyrank.cli.distil import distil
 from polyrank.cli.encode import encode
 from polyrank.cli.evaluate import evaluate
 from polyrank.cli.index import index
+from polyrank.cli.mine import mine
 from polyrank.cli.search import search
 from polyrank.cli.train import train
 from polyrank.errors import InputError, PolyrankError, UsageError, nearest
@@ -41,7 +44,7 @@ QUIET = {
 
 def commands() -> tuple[Command[Any], ...]:
     """Every command, in the order of --help."""
-    return demo, train, evaluate, encode, index, search
+    return demo, train, mine, distil, evaluate, compare, encode, index, search
 
 
 def main() -> None:
@@ -69,7 +72,8 @@ def run(arguments: Sequence[str], known: Sequence[Command[Any]]) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return BROKEN_PIPE
     except PolyrankError as error:
-        report(type(error).__name__, str(error), wants_json)
+        if not error.said_elsewhere:
+            report(type(error).__name__, str(error), wants_json)
         return error.exit_code
     except Exception as error:
         words = " ".join(str(error).split())

@@ -1,0 +1,245 @@
+"""`polyrank distil`: a cross-encoder teaches a bi- or poly-encoder."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from polyrank.cli import train as training
+from polyrank.cli.command import command
+from polyrank.cli.mine import load_pool
+from polyrank.cli.models import load
+from polyrank.cli.options import any_of, flattened, option
+from polyrank.cli.output import Output
+from polyrank.cli.show_config import show_config
+from polyrank.cli.train import DEV_CANDIDATES, TrainOptions
+from polyrank.errors import UsageError, nearest
+from polyrank.models.config import BiEncoderConfig, PolyEncoderConfig
+from polyrank.retrieval.lexical_config import BM25Config
+from polyrank.training import processes
+from polyrank.training.config import TrainingConfig
+from polyrank.training.negatives.config import NegativesConfig
+from polyrank.training.objective_config import ObjectiveConfig
+
+if TYPE_CHECKING:
+    from polyrank.records import Example, LabelledPair
+    from polyrank.training.negatives.methods import Method
+    from polyrank.training.negatives.pool import Pool
+
+PAIRS = ("given", "random", "dialogue", "bm25", "model")
+TAUGHT = ("margin_mse", "kl")
+
+
+@dataclass(frozen=True, kw_only=True)
+class DistilOptions(TrainOptions):
+    """Options of `polyrank distil`."""
+
+    teacher: Path = option(help="The folder of the cross-encoder that scores the pairs.")
+    arch: Literal["bi", "poly"] = option(help="The architecture.", unless="show_config")
+    pairs: tuple[str, ...] = option(
+        ("given",),
+        help="What the teacher scores beside the responses: given, the negatives of the data; and "
+        "what is found as by polyrank mine: random, dialogue, bm25, model. Of labelled pairs, the "
+        "texts are put together anew: random, bm25, model.",
+        metavar="|".join(PAIRS) + ",…",
+    )
+    miner: Path | None = option(
+        None, help="The folder of the bi- or poly-encoder of --pairs model."
+    )
+    candidates: Path | None = option(
+        None,
+        help="What negatives are taken from, one text a line or JSONL; by default, the responses "
+        "of the data or their corpus.",
+    )
+    labels: Path | None = option(
+        None,
+        help="The JSONL file that keeps the teacher's scores, for the next run too; by default "
+        "beside the output, named OUTPUT.labels.jsonl.",
+    )
+    relabel: bool = option(False, help="Discard the scores of --labels and score anew.")
+    model: dict[str, Any] = any_of(BiEncoderConfig, PolyEncoderConfig)
+    objective: ObjectiveConfig = flattened(hide=("symmetric", "logq", "extra_negatives", "margin"))
+    training: TrainingConfig = flattened(hide=("num_negatives",))
+    negatives: NegativesConfig = flattened(
+        hide=("seed", "cross_max_score", "cross_margin", "cross_relative_margin", "missing")
+    )
+    bm25: BM25Config = flattened()
+
+    @classmethod
+    def presets(cls, values: Mapping[str, Any]) -> Mapping[str, Any]:
+        """The settings of the recipe, but for what the teacher decides."""
+        found = super().presets(values)
+        left_out = ("num_negatives", "objective", "margin")
+        return {name: value for name, value in found.items() if name not in left_out}
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name in self.pairs:
+            if name not in PAIRS:
+                raise UsageError(f"There is no kind of --pairs {name!r}.", nearest(name, PAIRS))
+        if not self.pairs:
+            raise UsageError("--pairs is empty.", f"Give some of {', '.join(PAIRS)}.")
+        if "model" in self.pairs and self.miner is None:
+            raise UsageError(
+                "--pairs model needs a bi- or poly-encoder to find pairs with.",
+                "Give its folder with --miner.",
+            )
+
+    @property
+    def store(self) -> Path:
+        """Where the teacher's scores are kept."""
+        beside = self.output.with_name(f"{self.output.name}.labels.jsonl")
+        return beside if self.labels is None else self.labels
+
+
+def interrupted(options: DistilOptions) -> str:
+    """The words after Ctrl-C."""
+    return (
+        f"What stood at {options.output} before is unchanged; the teacher's scores and the last "
+        "checkpoint are kept: run the same command again to go on."
+    )
+
+
+@command("distil", DistilOptions, interrupted=interrupted)
+def distil(options: DistilOptions, output: Output) -> None:
+    """Train a bi- or poly-encoder to score as a cross-encoder does.
+
+    The teacher scores each response and its negatives once, and the scores are kept for the next
+    run; the objective is margin_mse or kl, by itself the first. Of labelled pairs, new pairs are
+    made, which the teacher labels, and the model is trained on both (Augmented SBERT). An
+    interrupted run goes on where it was when it is started again.
+    """
+    if options.show_config:
+        show_config(options, options.arch, output)
+        return
+    output = output if processes.is_first() else training.Silent(json=output.json)
+    device = processes.own_device(options.device)
+    processes.meet(device)
+    try:
+        with processes.together():
+            require_free(options)
+            pool = load_pool(
+                options.train,
+                options,
+                split=options.train_split,
+                candidates=options.candidates,
+                limit=options.limit,
+                say=output.say,
+            )
+            options = settled(options, pool, output)
+            records = pool if isinstance(pool, list) else list(pool.examples)
+            dev = load_dev(options, output)
+            model = training.load_base(options, device, output)
+            training.warn_of_idle(options, records, model, output)
+        labelled = processes.from_first(lambda: taught(options, pool, output))
+        training.run(options, model, labelled, dev, output)
+    finally:
+        processes.part()
+
+
+def load_dev(options: DistilOptions, output: Output) -> list[Example] | list[LabelledPair]:
+    """The dev records, examples with candidates or labelled pairs."""
+    from polyrank.cli.data import load_records
+    from polyrank.data.formats import RetrievalSet
+    from polyrank.evaluation.sampling import with_sampled_candidates
+
+    if options.dev is None:
+        return []
+    found = load_records(options.dev, options, split=options.dev_split, say=output.say)
+    everything: Any = list(found.examples()) if isinstance(found, RetrievalSet) else found
+    dev = everything[: options.dev_limit]
+    if training.is_pairs(everything):
+        return list(dev)
+    pool = (example.response for example in everything)
+    return with_sampled_candidates(dev, DEV_CANDIDATES, options.training.seed, pool=pool)
+
+
+def require_free(options: DistilOptions) -> None:
+    """Raise UsageError for an output that is in the way, before hours of scoring."""
+    from polyrank.models.folder import DESCRIPTION
+    from polyrank.storage import require_replaceable
+
+    require_replaceable(options.output, DESCRIPTION, "model")
+
+
+def settled(
+    options: DistilOptions, pool: Pool | list[LabelledPair], output: Output
+) -> DistilOptions:
+    """The options with the objective that learns from the teacher. Warns of what is idle."""
+    unused = ["miner"] if options.miner is not None and "model" not in options.pairs else []
+    if "bm25" not in options.pairs:
+        standard = vars(BM25Config())
+        unused += [name for name, value in vars(options.bm25).items() if value != standard[name]]
+    for name in unused:
+        output.warn(f"--{name} has no effect with --pairs {','.join(options.pairs)}.")
+    if isinstance(pool, list):
+        return options
+    objective = options.objective.objective
+    if objective == "auto":
+        return replace(options, objective=replace(options.objective, objective="margin_mse"))
+    if objective not in TAUGHT:
+        raise UsageError(
+            f"The objective {objective} learns nothing from a teacher's scores of examples.",
+            f"Choose one of {', '.join(TAUGHT)}, or use polyrank train.",
+        )
+    return options
+
+
+def taught(
+    options: DistilOptions, pool: Pool | list[LabelledPair], output: Output
+) -> list[Example] | list[LabelledPair]:
+    """What the model is trained on: the records with the teacher's labels."""
+    from polyrank.training.teaching.labelling import label
+    from polyrank.training.teaching.silver import silver_pairs
+
+    teacher = load(options.teacher, options)
+    methods = methods_of(options)
+    settings = replace(options.negatives, seed=options.training.seed)
+    common: dict[str, Any] = {
+        "store": options.store,
+        "methods": methods,
+        "settings": settings,
+        "relabel": options.relabel,
+        "progress": True,
+        "say": output.say,
+    }
+    if not isinstance(pool, list):
+        given = "given" in options.pairs
+        examples = label(teacher, pool.examples, pool=pool, given=given, **common)
+        num_pairs = sum(1 + len(example.negatives) for example in examples)
+        left_out = len(pool.examples) - len(examples)
+        if left_out:
+            output.warn(f"{left_out:,} examples without any negative are left out.")
+        output.say(f"{num_pairs:,} scores of {options.teacher} are in {options.store}")
+        return examples
+    if not methods:
+        raise UsageError(
+            "Labelled pairs have labels of their own, and --pairs given adds nothing to them.",
+            "Let new ones be found: --pairs bm25, model or random.",
+        )
+    silver = silver_pairs(teacher, pool, **common)
+    output.say(
+        f"{len(pool):,} gold pairs, and {len(silver):,} silver ones labelled by "
+        f"{options.teacher} in {options.store}"
+    )
+    return [*pool, *silver]
+
+
+def methods_of(options: DistilOptions) -> list[Method]:
+    """The ways in which pairs are found."""
+    from polyrank.training.negatives import methods
+
+    made: list[Method] = []
+    for name in dict.fromkeys(options.pairs):
+        if name == "random":
+            made.append(methods.random_method())
+        elif name == "dialogue":
+            made.append(methods.dialogue_method())
+        elif name == "bm25":
+            made.append(methods.bm25_method(options.bm25, progress=True))
+        elif name == "model":
+            assert options.miner is not None
+            made.append(methods.model_method(load(options.miner, options)))
+    return made

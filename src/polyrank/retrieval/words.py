@@ -1,0 +1,87 @@
+"""Texts to the words that lexical search compares, in any script. Knows nothing of scores.
+
+A word is a run of letters, marks and digits. Scripts whose words are not set apart by spaces (Han,
+kana, Thai, Lao, Khmer, Burmese, Tibetan), or carry particles and endings (Hangul), give overlapping
+pairs of letters in the place of words.
+"""
+
+from __future__ import annotations
+
+import importlib
+import re
+import sys
+import unicodedata
+from collections.abc import Callable
+from functools import cache
+
+from polyrank.errors import UsageError, nearest
+
+Tokenise = Callable[[str], list[str]]
+
+UNSPACED = (
+    "\u0e00-\u0eff"  # Thai, Lao
+    "\u0f00-\u0fff"  # Tibetan
+    "\u1000-\u109f"  # Burmese
+    "\u1780-\u17ff"  # Khmer
+    "\u3005-\u3007\u3040-\u30ff"  # kana and the marks of repetition
+    "\u1100-\u11ff\uac00-\ud7a3"  # Hangul
+    "\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"  # Han
+)
+ASCII_WORD = re.compile("[a-z0-9]+")
+JOINERS = {0x00AD: None, 0x200C: None, 0x200D: None}
+"""Signs without a width inside words: the soft hyphen and the joiners."""
+
+
+@cache
+def word_pattern() -> re.Pattern[str]:
+    """What finds words: a run of an unspaced script, or of any other letters.
+
+    Python's own class of letters and digits lacks the marks that Indic vowels are written with.
+    """
+    marks = "".join(
+        chr(code) for code in range(sys.maxunicode + 1) if unicodedata.category(chr(code))[0] == "M"
+    )
+    return re.compile(rf"([{UNSPACED}]+)|(?:[^\W_{UNSPACED}]|[{marks}])+")
+
+
+def words(text: str) -> list[str]:
+    """The words of a text in their order, in one case and one form of their letters."""
+    if text.isascii():  # the same words, found faster
+        return ASCII_WORD.findall(text.lower())
+    found: list[str] = []
+    normal = unicodedata.normalize("NFKC", text).translate(JOINERS).casefold()
+    for match in word_pattern().finditer(normal):
+        run = match.group()
+        if match.lastindex is None or len(run) == 1:
+            found.append(run)
+        else:
+            found.extend(run[start : start + 2] for start in range(len(run) - 1))
+    return found
+
+
+def pieces(text: str, length: int) -> list[str]:
+    """The overlapping runs of `length` letters inside the words; shorter words stay whole."""
+    return [
+        word[start : start + length]
+        for word in words(text)
+        for start in range(max(1, len(word) - length + 1))
+    ]
+
+
+def stemmed_words(language: str) -> Tokenise:
+    """A tokeniser that also cuts words of a language to their stems, by PyStemmer.
+
+    Raises UsageError where the package is missing or does not know the language.
+    """
+    try:
+        package = importlib.import_module("Stemmer")
+    except ImportError:
+        raise UsageError(
+            "Stemming needs the package PyStemmer, which is not installed.",
+            "Install it with: pip install PyStemmer; or leave the stemmer out.",
+        ) from None
+    known = package.algorithms()
+    if language not in known:
+        raise UsageError(f"There is no stemmer for {language!r}.", nearest(language, known))
+    stem: Callable[[list[str]], list[str]] = package.Stemmer(language).stemWords
+    return lambda text: stem(words(text))

@@ -1,0 +1,260 @@
+"""A teacher's scores: right, scored once, kept, gone on with, refused where they are others'."""
+
+import json
+import os
+
+import pytest
+import torch
+
+from polyrank.data.examples import load_examples
+from polyrank.data.formats import load_training
+from polyrank.errors import DataError, ModelError, UsageError
+from polyrank.records import Example, LabelledPair
+from polyrank.training.negatives.config import NegativesConfig
+from polyrank.training.negatives.methods import (
+    bm25_method,
+    dialogue_method,
+    model_method,
+    random_method,
+)
+from polyrank.training.teaching.labelling import label
+from polyrank.training.teaching.silver import silver_pairs
+from polyrank.training.teaching.teacher import Teacher
+from tiny_encoders import load_variant
+
+WORDS = ["disk", "boot", "wifi", "sound", "screen", "kernel"]
+
+
+@pytest.fixture(autouse=True)
+def no_waiting_for_the_disk(monkeypatch):
+    monkeypatch.setattr(os, "fsync", lambda _: None)
+
+
+@pytest.fixture(scope="module")
+def cross(bert):
+    return load_variant("cross", bert)
+
+
+def some_examples(count=20, negatives=2):
+    return [
+        Example(
+            id=str(n),
+            context=("hello", f"what about {WORDS[n % 6]} {n}"),
+            response=f"the {WORDS[n % 6]} answer {n}",
+            negatives=tuple(f"no {word} {n}" for word in WORDS[:negatives]),
+        )
+        for n in range(count)
+    ]
+
+
+def some_pairs(count=24, label=lambda n: n / 30):
+    return [
+        LabelledPair(first=f"a {WORDS[n % 6]} {n}", second=f"my {WORDS[n % 6]} {n}", label=label(n))
+        for n in range(count)
+    ]
+
+
+class Counting:
+    """A teacher that counts its pairs and may be interrupted."""
+
+    def __init__(self, model, limit=None):
+        self.model = model
+        self.config = model.config
+        self.limit = limit
+        self.calls = []
+
+    def fingerprint(self):
+        return self.model.fingerprint()
+
+    def score_pairs(self, pairs, *, progress=False):
+        self.calls.append(len(pairs))
+        if self.limit is not None and len(self.calls) > self.limit:
+            raise KeyboardInterrupt
+        return self.model.score_pairs(pairs, progress=progress)
+
+
+def scores_of(cross, example):
+    texts = (example.response, *example.negatives)
+    return cross.score_pairs([(example.context, text) for text in texts]).tolist()
+
+
+@pytest.mark.parametrize("stored", [False, True])
+def test_scores_are_the_teachers(stored, cross, tmp_path):
+    examples = some_examples()
+    store = tmp_path / "labels.jsonl" if stored else None
+    labelled = label(cross, examples, store=store, block_size=6)
+    assert [example.negatives for example in labelled] == [e.negatives for e in examples]
+    for example in labelled:
+        assert list(example.scores) == pytest.approx(scores_of(cross, example), abs=1e-5)
+    if stored:
+        assert load_examples(store) == labelled  # the store is a file of examples
+        described = json.loads((tmp_path / "labels.jsonl.teacher.json").read_text())
+        assert described["teacher"] == cross.fingerprint()
+
+
+def test_blocks_and_equal_pairs(cross):
+    examples = some_examples()
+    teacher = Counting(cross)
+    whole = label(teacher, [*examples, *examples])
+    assert teacher.calls == [60]  # every different pair once
+    parts = label(cross, examples, block_size=3)
+    for one, other in zip(whole, parts, strict=False):
+        assert list(one.scores) == pytest.approx(list(other.scores), abs=1e-5)
+
+
+def test_it_is_done_once(cross, tmp_path):
+    store = tmp_path / "labels.jsonl"
+    first = label(cross, some_examples(), store=store)
+    teacher, said = Counting(cross), []
+    assert label(teacher, some_examples(), store=store, say=said.append) == first
+    assert teacher.calls == []
+    assert said == [f"The teacher's scores are those in {store}."]
+    label(teacher, some_examples(), store=store, relabel=True)
+    assert teacher.calls == [60]
+
+
+def test_an_interrupted_labelling_goes_on(cross, tmp_path):
+    whole = tmp_path / "whole.jsonl"
+    methods = [random_method(), bm25_method()]
+    expected = label(cross, some_examples(), store=whole, methods=methods, block_size=4)
+    store = tmp_path / "labels.jsonl"
+    with pytest.raises(KeyboardInterrupt):
+        label(Counting(cross, 3), some_examples(), store=store, methods=methods, block_size=4)
+    assert not store.exists()
+    with open(tmp_path / ".labels.jsonl.labelling" / "lines.jsonl", "a") as handle:
+        handle.write('{"context"')
+    teacher, said = Counting(cross), []
+    found = label(
+        teacher, some_examples(), store=store, methods=methods, block_size=4, say=said.append
+    )
+    assert len(teacher.calls) == 2
+    assert said == ["Going on after 12 of 20 examples."]
+    assert found == expected
+    assert store.read_bytes() == whole.read_bytes()
+    assert not list(tmp_path.glob(".*"))
+
+
+def test_labels_of_others_are_refused(cross, bert, tmp_path):
+    store = tmp_path / "labels.jsonl"
+    label(cross, some_examples(), store=store)
+    other = load_variant("cross", bert, head="pooler")
+    with pytest.raises(UsageError, match="holds labels of another teacher") as caught:
+        label(other, some_examples(), store=store)
+    assert "--relabel" in str(caught.value)
+    with pytest.raises(UsageError, match="holds labels of other data"):
+        label(cross, some_examples(10), store=store)
+    with pytest.raises(UsageError, match="found in another way"):
+        label(cross, some_examples(), store=store, methods=[random_method()])
+    with pytest.raises(KeyboardInterrupt):
+        label(Counting(cross, 1), some_examples(), store=tmp_path / "b.jsonl", block_size=4)
+    with pytest.raises(UsageError, match="unfinished labelling with another teacher"):
+        label(other, some_examples(), store=tmp_path / "b.jsonl", block_size=4)
+    found = label(other, some_examples(), store=tmp_path / "b.jsonl", block_size=4, relabel=True)
+    assert list(found[0].scores) == pytest.approx(scores_of(other, found[0]), abs=1e-5)
+    alien = tmp_path / "alien.jsonl"
+    alien.write_text("{}\n")
+    with pytest.raises(UsageError, match="does not say which teacher"):
+        label(cross, some_examples(), store=alien)
+    assert alien.read_text() == "{}\n"
+
+
+def test_pairs_that_are_found(cross, bert):
+    examples = [*some_examples(15), Example(context="alone", response="xyzzy")]
+    methods = [bm25_method(), model_method(load_variant("bi", bert)), dialogue_method()]
+    settings = NegativesConfig(num_negatives=2, pick="top")
+    found = label(cross, examples, methods=methods, settings=settings)
+    assert len(found) == 16
+    for example, given in zip(found, examples, strict=True):
+        assert example.negatives[: len(given.negatives)] == given.negatives
+        more = example.negatives[len(given.negatives) :]
+        assert 2 <= len(more) <= 6
+        assert len(set(example.negatives)) == len(example.negatives)
+        assert given.response not in example.negatives
+        assert len(example.scores) == 1 + len(example.negatives)
+    without = label(cross, examples, methods=methods, settings=settings, given=False)
+    assert all(not text.startswith("no ") for example in without for text in example.negatives)
+
+
+def test_examples_without_negatives_are_left_out(cross):
+    examples = [*some_examples(3), Example(context="a", response="b")]
+    assert [example.id for example in label(cross, examples)] == ["0", "1", "2"]
+    with pytest.raises(DataError, match="No example has negatives"):
+        label(cross, some_examples(negatives=0))
+    with pytest.raises(DataError, match="No negatives were found"):
+        label(
+            cross,
+            some_examples(negatives=0),
+            methods=[bm25_method()],
+            settings=NegativesConfig(max_score=-1.0),
+        )
+
+
+def test_teachers_of_the_wrong_kind(cross, bert):
+    for variant, name in (("bi", "a bi-encoder"), ("poly-learnt", "a poly-encoder")):
+        with pytest.raises(UsageError, match=f"teacher must be a cross-encoder, got {name}"):
+            label(load_variant(variant, bert), some_examples())
+    classes = load_variant("cross", bert, task="classify", num_labels=3)
+    with pytest.raises(UsageError, match="a cross-encoder with 3 classes"):
+        label(classes, some_examples())
+    with pytest.raises(UsageError, match="labels of the data are scores, but a teacher with the"):
+        silver_pairs(classes, some_pairs(), methods=[random_method()])
+    with pytest.raises(UsageError, match="labels of the data are classes"):
+        silver_pairs(cross, some_pairs(label=lambda n: n % 3), methods=[random_method()])
+    with pytest.raises(UsageError, match="a class 3, but the teacher knows only 3"):
+        silver_pairs(classes, some_pairs(label=lambda n: n % 4), methods=[random_method()])
+    with pytest.raises(UsageError, match="got a bi-encoder"):
+        silver_pairs(load_variant("bi", bert), some_pairs(), methods=[random_method()])
+
+
+def test_scores_that_are_no_numbers(cross):
+    class Broken(Counting):
+        def score_pairs(self, pairs, *, progress=False):
+            return torch.full((len(pairs),), float("inf"))
+
+    with pytest.raises(ModelError, match="not all finite"):
+        label(Broken(cross), some_examples())
+    with pytest.raises(ModelError, match="not all finite"):
+        silver_pairs(Broken(cross), some_pairs(), methods=[random_method()])
+    assert Teacher(cross).score([]) == []
+
+
+@pytest.mark.parametrize("task", ["rank", "regress", "classify"])
+def test_silver_pairs(task, bert, tmp_path):
+    settings = {"num_labels": 3} if task == "classify" else {}
+    teacher = load_variant("cross", bert, task=task, **settings)
+    gold = some_pairs(label=(lambda n: n % 3) if task == "classify" else (lambda n: n / 30))
+    methods = [bm25_method(), random_method()]
+    store = tmp_path / "silver.jsonl"
+    silver = silver_pairs(teacher, gold, methods=methods, store=store, block_size=5)
+    texts = {text for pair in gold for text in (pair.first, pair.second)}
+    met = {(pair.first, pair.second) for pair in gold}
+    keys = [(pair.first, pair.second) for pair in silver]
+    assert len(set(keys)) == len(keys) > len(gold)
+    assert not met & set(keys)
+    assert all(first != second and {first, second} <= texts for first, second in keys)
+    scores = teacher.score_pairs(keys)
+    expected = {
+        "rank": lambda: scores.sigmoid(),
+        "regress": lambda: scores.clamp(0, 1),
+        "classify": lambda: scores.argmax(dim=1),
+    }[task]()
+    assert [pair.label for pair in silver] == pytest.approx(expected.tolist(), abs=1e-5)
+    assert all(isinstance(pair.label, int) == (task == "classify") for pair in silver)
+    assert load_training(store, format="pairs") == silver  # the store is a file of pairs
+    assert silver_pairs(teacher, gold, methods=methods, store=store) == silver
+
+
+def test_silver_pairs_go_on(bert, tmp_path):
+    teacher = load_variant("cross", bert, task="regress")
+    methods = [random_method()]
+    expected = silver_pairs(teacher, some_pairs(), methods=methods)
+    store = tmp_path / "silver.jsonl"
+    with pytest.raises(KeyboardInterrupt):
+        silver_pairs(Counting(teacher, 2), some_pairs(), methods=methods, store=store, block_size=5)
+    again, said = Counting(teacher), []
+    found = silver_pairs(
+        again, some_pairs(), methods=methods, store=store, block_size=5, say=said.append
+    )
+    assert said == ["Going on after 10 of 24 texts."]
+    assert [(p.first, p.second) for p in found] == [(p.first, p.second) for p in expected]
+    assert [p.label for p in found] == pytest.approx([p.label for p in expected], abs=1e-5)
