@@ -25,6 +25,8 @@ class PolyrankError(Exception):
     """Base of all: `problem` says what failed, `remedy` what to do next."""
 
     exit_code = 1
+    said_elsewhere = False
+    """Whether another process of the same run tells people of it."""
 
     def __init__(self, problem: str, remedy: str) -> None:
         self.problem = problem

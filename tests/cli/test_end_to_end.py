@@ -71,6 +71,25 @@ def test_train_then_evaluate(arch, bert, data, tmp_path, capsys):
     assert json.loads(out)["num_candidates"] == 20
 
 
+def test_labelled_pairs_train_and_evaluate(bert, tmp_path, capsys):
+    records = [
+        {"first": f"the {word}", "second": f"a {WORDS[n % 3]}", "label": n / 10}
+        for n, word in enumerate(WORDS)
+    ]
+    data, model = write(tmp_path / "pairs.jsonl", records), tmp_path / "model"
+    arguments = ["--base", bert, "--train", data, "--dev", data, "--output", model, *TINY]
+    arguments += ["--max-context-length", "32", "--max-candidate-length", "32"]
+    code, out, err = polyrank(
+        capsys, "train", "--recipe", "sbert-sts", *arguments, "--margin", "2", "--json"
+    )
+    assert code == 0, err
+    assert -1 <= json.loads(out)["dev"]["spearman"] <= 1
+    assert "--margin has no effect on the objective regression" in err
+    card = (model / "README.md").read_text(encoding="utf-8")
+    assert "The recipe `sbert-sts`" in card
+    assert load_model(model, device="cpu").config.shared_towers
+
+
 def test_yaml_is_overridden_by_flags(bert, data, tmp_path, capsys):
     settings = tmp_path / "run.yaml"
     settings.write_text(f"arch: poly\nbase: {bert}\ntrain: {data}\nnum-codes: 3\nmax_steps: 9\n")

@@ -34,6 +34,7 @@ def test_plain_values() -> None:
             "candidates": None,
             "gold": None,
             "negatives": [],
+            "scores": None,
         },
         "3": [1, None, True],
     }

@@ -175,12 +175,31 @@ def test_the_same_step_draws_the_same_negatives(cross):
     assert pairs_of(whole, steps[0]) == drawn[0]
 
 
-def test_seeds_and_steps_draw_differently(cross):
+def test_seeds_and_epochs_draw_differently(cross):
     step = numbered(EXAMPLES, range(6))
     drawn = pairs_of(collate_cross(cross, EXAMPLES), step)
     assert pairs_of(collate_cross(cross, EXAMPLES, seed=1), step) != drawn
-    longer = pairs_of(collate_cross(cross, EXAMPLES), numbered(EXAMPLES, range(7)))
-    assert longer[:6] != drawn
+    dataset = NumberedExamples(EXAMPLES)
+    dataset.set_epoch(1)
+    later = pairs_of(collate_cross(cross, EXAMPLES), [dataset[place] for place in range(6)])
+    assert [group[0] for group in later] == [group[0] for group in drawn]
+    assert all(one[1:] != other[1:] for one, other in zip(later, drawn, strict=True))
+
+
+def test_what_is_drawn_does_not_depend_on_the_rest_of_the_step(cross, bi):
+    """So that two processes draw what one would."""
+    whole, parts = numbered(EXAMPLES, range(6)), [numbered(EXAMPLES, p) for p in ((0, 1), (2, 3))]
+    collator = collate_cross(cross, EXAMPLES)
+    drawn = pairs_of(collator, whole)
+    assert [group for part in parts for group in pairs_of(collator, part)] == drawn[:4]
+    pool = [example.response for example in EXAMPLES]
+    towers = TwoTowerCollator(bi, 60, pool=pool, extra_negatives=2)
+    negatives = [towers.negatives(one) for one in whole]
+    assert [towers.negatives(one) for part in parts for one in part] == negatives[:4]
+    assert all(len(texts) == 2 for texts in negatives)
+    assert all(
+        one.example.response not in texts for one, texts in zip(whole, negatives, strict=True)
+    )
 
 
 def test_the_global_random_state_is_left_alone(cross):

@@ -69,13 +69,13 @@ def equal_weights(one, other):
 def test_training_lowers_the_loss_and_leaves_a_model_folder(kind, bert, tmp_path):
     said = []
     config = TrainingConfig(
-        batch_size=8, max_steps=40, learning_rate=2e-3, evaluations=2, num_negatives=3
+        batch_size=8, max_steps=40, learning_rate=5e-4, evaluations=2, num_negatives=3
     )
     model = fresh(kind, bert)
     before = {name: value.clone() for name, value in model.state_dict().items()}
     result = train(model, examples(), tmp_path / "out", config, dev=dev(), say=said.append)
     losses = [entry["loss"] for entry in result.history if "loss" in entry]
-    assert losses[-1] < losses[0]
+    assert sum(losses[-5:]) < sum(losses[1:6])
     unchanged = [n for n, value in model.state_dict().items() if torch.equal(value, before[n])]
     assert not [name for name in unchanged if "position" not in name], "everything is trained"
     assert result.figures["recall@1"] == max(

@@ -38,6 +38,8 @@ class Flag:
     positional: str | None = None
     metavar: str = "VALUE"
     split: bool = True
+    unless: str | None = None
+    """The switch with which a required one may be missing."""
 
     @property
     def required(self) -> bool:
@@ -99,6 +101,7 @@ def walk(
                 positional=words.get("positional"),
                 metavar=words.get("metavar") or metavar_of(expected),
                 split=words.get("split", True),
+                unless=words.get("unless"),
             )
 
 

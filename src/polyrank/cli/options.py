@@ -9,16 +9,18 @@ text below the field, or metadata.
     positional  the name of an argument without a flag, such as "INDEX"
     metavar     the word for the value in --help
     split       False keeps the commas in the values of a tuple
+    unless      the switch with which a required value may be missing; it is None then
 
 A field whose type is a dataclass is flattened: its fields become flags of the command and names in
-YAML. Knows nothing of typer (see `command`).
+YAML. A class method `presets` may give settings that lie between YAML and the defaults. Knows
+nothing of typer (see `command`).
 """
 
 from __future__ import annotations
 
 import dataclasses
 import types
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import MISSING, dataclass
 from pathlib import Path
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin
@@ -51,9 +53,11 @@ def option(
     short: str | None = None,
     metavar: str | None = None,
     split: bool = True,
+    unless: str | None = None,
 ) -> Any:
     """A field that becomes a flag; required without a `default`."""
     words = {"help": help, "flag": flag, "short": short, "metavar": metavar, "split": split}
+    words["unless"] = unless
     return dataclasses.field(default=default, metadata=words)
 
 
@@ -84,17 +88,25 @@ def any_of(*classes: type, hide: Iterable[str] = ()) -> Any:
 
 
 def build(cls: type[T], given: Mapping[str, Any], config: Path | None, where: str) -> T:
-    """The options from flags (`given`: only what was typed) over YAML over the defaults.
+    """The options from flags (`given`: only what was typed) over YAML, presets and the defaults.
 
-    Raises UsageError for an unknown setting, a value of another type or a missing required one.
+    Presets come from the options' class: `presets(values)` gives settings, by name, that suit what
+    flags and YAML say. Raises UsageError for an unknown setting, a value of another type or a
+    missing required one.
     """
     flags = {flag.name: flag for flag in flags_of(cls)}
     values = {} if config is None else read_settings(config, flags)
     for name, text in given.items():
         flag = flags[name]
         values[name] = coerce(parse(text, flag), flag.type, flag.shown, where)
+    presets: Callable[[Mapping[str, Any]], Mapping[str, Any]] | None = getattr(cls, "presets", None)
+    if presets is not None:
+        values = {**presets(values), **values}
     for flag in flags.values():
         if flag.required and flag.name not in values:
+            if flag.unless is not None and values.get(flag.unless):
+                values[flag.name] = None
+                continue
             raise UsageError(
                 f"{where}: {flag.shown} is required and missing.",
                 f"Give it, or write `{flag.name}: …` into the file of --config. "
@@ -133,6 +145,31 @@ def assemble(
             default = default_of(field) if base is MISSING else getattr(base, field.name)
             own[field.name] = assemble(inner, (*path, field.name), flags, values, default)
     return cls(**own) if base is MISSING else dataclasses.replace(base, **own)
+
+
+def settings_of(options: Any) -> dict[str, Any]:
+    """All settings of built options, by name, as YAML takes them: what `build` reads back.
+
+    Of a field made by `any_of`, only what was given.
+    """
+    settings: dict[str, Any] = {}
+    for flag in flags_of(type(options)):
+        value = options
+        for name in flag.path:
+            value = getattr(value, name)
+        if isinstance(value, dict):
+            if flag.name in value:
+                settings[flag.name] = plain(value[flag.name])
+        else:
+            settings[flag.name] = plain(getattr(value, flag.name))
+    return settings
+
+
+def plain(value: Any) -> Any:
+    """A value as YAML has it."""
+    if isinstance(value, tuple):
+        return [plain(item) for item in value]
+    return str(value) if isinstance(value, Path) else value
 
 
 def parse(text: Any, flag: Flag) -> Any:

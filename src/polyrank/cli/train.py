@@ -1,15 +1,20 @@
-"""`polyrank train`: a bi-, poly- or cross-encoder from examples."""
+"""`polyrank train`: a bi-, poly- or cross-encoder from examples or labelled pairs."""
 
 from __future__ import annotations
 
+import shlex
+import sys
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from polyrank.cli.command import command
+from polyrank.cli.data import DataOptions
 from polyrank.cli.models import ModelOptions, set_batch_tokens
 from polyrank.cli.options import any_of, flattened, option
 from polyrank.cli.output import Output
+from polyrank.cli.show_config import show_config
 from polyrank.config import field_types, require
 from polyrank.models.config import (
     CONFIGS,
@@ -17,35 +22,69 @@ from polyrank.models.config import (
     CrossEncoderConfig,
     PolyEncoderConfig,
 )
-from polyrank.training.config import TrainingConfig
+from polyrank.training import processes
+from polyrank.training.config import TrainingConfig, without_effect
+from polyrank.training.model_card import Provenance
+from polyrank.training.objective_config import ObjectiveConfig
+from polyrank.training.recipes import RECIPES, find
 
 if TYPE_CHECKING:
-    from polyrank.records import Example
+    from polyrank.records import Example, LabelledPair
+
+    Records = Sequence[Example] | Sequence[LabelledPair]
 
 ARCHITECTURES = {"bi": "bi-encoder", "poly": "poly-encoder", "cross": "cross-encoder"}
 DEV_CANDIDATES = 20
 
 
 @dataclass(frozen=True, kw_only=True)
-class TrainOptions(ModelOptions):
+class TrainOptions(DataOptions, ModelOptions):
     """Options of `polyrank train`."""
 
-    arch: Literal["bi", "poly", "cross"] = option(help="The architecture.")
+    arch: Literal["bi", "poly", "cross"] = option(help="The architecture.", unless="show_config")
     base: str = option(
         help="What to start from: the folder or hub id of an encoder, a sentence-transformers "
         "folder, or a saved polyrank model.",
         metavar="MODEL",
+        unless="show_config",
     )
-    train: Path = option(help="JSONL of examples with context and response.")
+    train: Path = option(
+        help="What to train on: examples with context and response, or labelled pairs.",
+        unless="show_config",
+    )
     dev: Path | None = option(
-        None, help="JSONL of examples to choose the best checkpoint by; the last one without it."
+        None, help="Examples or pairs to choose the best checkpoint by; the last one without it."
     )
-    output: Path = option(help="The folder of the trained model; a model there is replaced.")
+    output: Path = option(
+        help="The folder of the trained model; a model there is replaced.", unless="show_config"
+    )
+    recipe: str | None = option(
+        None,
+        help="Begin with the settings of a paper; --show-config shows them.",
+        metavar="|".join(RECIPES),
+    )
+    train_split: str | None = option(
+        None, help="The split to train on, of a data set that has several."
+    )
+    dev_split: str | None = option(None, help="The split to choose by; dev by default.")
     limit: int | None = option(None, help="Use only the first N training examples.")
     dev_limit: int | None = option(None, help="Use only the first N dev examples.")
     restart: bool = option(False, help="Discard an unfinished run of the same output.")
+    tensorboard: Path | None = option(
+        None, help="Log for TensorBoard into a folder of this one, named as the output."
+    )
+    show_config: bool = option(
+        False, help="Print all settings as YAML, which --config reads, and train nothing."
+    )
     model: dict[str, Any] = any_of(BiEncoderConfig, PolyEncoderConfig, CrossEncoderConfig)
+    objective: ObjectiveConfig = flattened()
     training: TrainingConfig = flattened()
+
+    @classmethod
+    def presets(cls, values: Mapping[str, Any]) -> Mapping[str, Any]:
+        """The settings of the recipe, for the architecture."""
+        recipe = values.get("recipe")
+        return {} if recipe is None else find(recipe).settings(values.get("arch"))
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -53,6 +92,19 @@ class TrainOptions(ModelOptions):
             value = getattr(self, name)
             flag = "--" + name.replace("_", "-")
             require(value is None or value >= 1, flag, "at least 1", value)
+
+
+class Silent(Output):
+    """The output of a process that another one speaks for."""
+
+    def say(self, text: str = "") -> None:
+        """Say nothing."""
+
+    def warn(self, text: str) -> None:
+        """Warn of nothing."""
+
+    def result(self, result: Mapping[str, Any]) -> None:
+        """Give nothing."""
 
 
 def interrupted(options: TrainOptions) -> str:
@@ -65,38 +117,54 @@ def interrupted(options: TrainOptions) -> str:
 
 @command("train", TrainOptions, interrupted=interrupted)
 def train(options: TrainOptions, output: Output) -> None:
-    """Train a bi-, poly- or cross-encoder on contexts and their responses.
+    """Train a bi-, poly- or cross-encoder on contexts and their responses, or on labelled pairs.
 
-    An interrupted run goes on from its last checkpoint when it is started again.
+    An interrupted run goes on from its last checkpoint when it is started again. Under torchrun,
+    all processes train one model; docs/training.md explains recipes, settings and processes.
     """
-    from polyrank.data.examples import load_examples
+    if options.show_config:
+        show_config(options, options.arch, output)
+        return
+    output = output if processes.is_first() else Silent(json=output.json)
+    device = processes.own_device(options.device)
+    processes.meet(device)
+    try:
+        with processes.together():
+            examples, dev = load_data(options, output)
+            model = load_base(options, device, output)
+            warn_of_idle(options, examples, model, output)
+        run(options, model, examples, dev, output)
+    finally:
+        processes.part()
 
-    examples = load_examples(options.train, limit=options.limit)
-    dev = load_dev(options)
 
-    from polyrank.models.checkpoint import ARCHITECTURES as CLASSES
-    from polyrank.runtime import set_seed
-    from polyrank.training.run import train as run
+def run(options: TrainOptions, model: Any, examples: Records, dev: Records, output: Output) -> None:
+    """Train, and say what came of it."""
+    from polyrank.training.run import train as train_model
 
-    settings = settings_of(options, output)
-    set_seed(options.training.seed)
-    model = CLASSES[options.arch].from_pretrained(
-        options.base, device=options.device, dtype=options.dtype, **settings
-    )
-    set_batch_tokens(model, options)
+    kind = "labelled pairs" if is_pairs(examples) else "examples"
     output.say(
-        f"Training a {ARCHITECTURES[options.arch]} on {len(examples):,} examples, "
-        f"{len(dev):,} for dev, on {model.device.type} in "
+        f"Training a {ARCHITECTURES[options.arch]} on {len(examples):,} {kind}, "
+        f"{len(dev):,} for dev, on {place(model)} in "
         f"{str(model.compute_dtype).removeprefix('torch.')}"
     )
-    result = run(
+    result = train_model(
         model,
         examples,
         options.output,
         options.training,
+        objective=options.objective,
         dev=dev,
         restart=options.restart,
         say=output.say,
+        provenance=Provenance(
+            base=options.base,
+            train=str(options.train),
+            dev=None if options.dev is None else str(options.dev),
+            recipe=options.recipe,
+            command=command_line(),
+        ),
+        tensorboard=options.tensorboard,
     )
     output.say(f"Trained in {result.seconds:.0f} s; the model of step {result.best_step} is in")
     output.say(f"  {options.output}")
@@ -115,17 +183,61 @@ def train(options: TrainOptions, output: Output) -> None:
     )
 
 
-def load_dev(options: TrainOptions) -> list[Example]:
-    """The dev examples, with drawn candidates where they have none."""
-    from polyrank.data.examples import load_examples
+def place(model: Any) -> str:
+    """Where is trained, in words; of several GPUs, how to use the others."""
+    import torch
+
+    number = processes.count()
+    if number > 1:
+        return f"{number} processes on {model.device.type}"
+    if model.device.type == "cuda" and torch.cuda.device_count() > 1:
+        others = torch.cuda.device_count()
+        return (
+            f"one of {others} GPUs (torchrun --nproc-per-node {others} -m polyrank train … takes "
+            "all)"
+        )
+    return str(model.device.type)
+
+
+def load_data(options: TrainOptions, output: Output) -> tuple[Records, Records]:
+    """The training records and the dev records, examples with candidates or labelled pairs."""
+    from polyrank.cli import data
+    from polyrank.data.formats.beir import RetrievalSet
     from polyrank.evaluation.sampling import with_sampled_candidates
 
+    examples = data.load_training(
+        options.train, options, split=options.train_split, limit=options.limit, say=output.say
+    )
     if options.dev is None:
-        return []
-    everything = load_examples(options.dev)
+        return examples, []
+    found = data.load_records(options.dev, options, split=options.dev_split, say=output.say)
+    everything: Any = list(found.examples()) if isinstance(found, RetrievalSet) else found
+    dev = everything[: options.dev_limit]
+    if is_pairs(everything):
+        return examples, dev
     pool = (example.response for example in everything)
-    examples = everything[: options.dev_limit]
-    return with_sampled_candidates(examples, DEV_CANDIDATES, options.training.seed, pool=pool)
+    return examples, with_sampled_candidates(dev, DEV_CANDIDATES, options.training.seed, pool=pool)
+
+
+def load_base(options: TrainOptions, device: str, output: Output) -> Any:
+    """The model to train."""
+    from polyrank.models.checkpoint import ARCHITECTURES as CLASSES
+    from polyrank.runtime import set_seed
+
+    settings = settings_of(options, output)
+    set_seed(options.training.seed)
+    model = CLASSES[options.arch].from_pretrained(
+        options.base, device=device, dtype=options.dtype, **settings
+    )
+    set_batch_tokens(model, options)
+    return model
+
+
+def is_pairs(records: Records) -> bool:
+    """Whether the records are labelled pairs."""
+    from polyrank.training.objective_config import records_of
+
+    return records_of(records) == "pairs"
 
 
 def settings_of(options: TrainOptions, output: Output) -> dict[str, Any]:
@@ -133,6 +245,30 @@ def settings_of(options: TrainOptions, output: Output) -> dict[str, Any]:
     known = field_types(CONFIGS[options.arch])
     for name in options.model:
         if name not in known:
-            flag = "--" + name.replace("_", "-")
-            output.warn(f"{flag} has no effect on a {ARCHITECTURES[options.arch]}.")
+            output.warn(f"{flag_of(name)} has no effect on a {ARCHITECTURES[options.arch]}.")
     return {name: value for name, value in options.model.items() if name in known}
+
+
+def warn_of_idle(options: TrainOptions, examples: Records, model: Any, output: Output) -> None:
+    """Warn of settings that have no effect beside the others. Raises UsageError as `chosen`."""
+    from polyrank.training import objective_config
+
+    task = getattr(model.config, "task", None)
+    name = objective_config.chosen(options.objective, options.arch, examples, task)
+    for setting in objective_config.without_effect(options.objective, name, options.arch):
+        output.warn(f"{flag_of(setting)} has no effect on the objective {name}.")
+    if options.dev is None and options.training.metric is not None:
+        output.warn("--metric has no effect without --dev.")
+    for setting in without_effect(options.training):
+        output.warn(f"{flag_of(setting)} has no effect beside the other settings.")
+
+
+def flag_of(name: str) -> str:
+    """The flag of a setting."""
+    return "--" + name.replace("_", "-")
+
+
+def command_line() -> str:
+    """What was typed, as one would type it again."""
+    launched = f"torchrun --nproc-per-node {processes.count()} -m " if processes.count() > 1 else ""
+    return shlex.join([*f"{launched}polyrank".split(), *sys.argv[1:]])

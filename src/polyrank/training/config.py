@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Literal
 
 from polyrank.config import require
+
+METRICS = re.compile(r"recall@[1-9]\d*|mrr|spearman|pearson|accuracy")
+RANKING = re.compile(r"recall@[1-9]\d*|mrr")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -13,31 +17,45 @@ class TrainingConfig:
     """The settings of one training run."""
 
     batch_size: int = 64
-    """Contexts of a step; for bi and poly, the responses of the others are the negatives."""
+    """Contexts of a step, those of all processes together; for bi and poly, the responses of the
+    others are the negatives."""
     epochs: float = 3.0
     """Passes over the training examples."""
     max_steps: int | None = None
     """Stop after this many steps, whatever the epochs."""
+    optimiser: Literal["adamw", "adamax"] = "adamw"
+    """Adam with decoupled weight decay, or Adamax, which has no weight decay here."""
     learning_rate: float = 5e-5
     """Peak learning rate of the encoders."""
     new_learning_rate: float = 1e-3
     """Peak learning rate of what starts from nothing: codes, heads, projections."""
     weight_decay: float = 0.01
-    """AdamW's weight decay."""
+    """AdamW's weight decay, of the encoders' matrices."""
     warmup: float = 0.1
     """Steps of linear warm-up or, below 1, their share of all steps."""
-    schedule: Literal["linear", "cosine", "constant_with_warmup"] = "linear"
-    """The learning rate after the warm-up."""
+    schedule: Literal["linear", "cosine", "constant_with_warmup", "plateau"] = "linear"
+    """The learning rate after the warm-up; `plateau` lowers it when the dev figure does not
+    improve from one evaluation to the next."""
+    plateau_factor: float = 0.4
+    """What `plateau` multiplies the learning rates with."""
     max_grad_norm: float = 1.0
     """Gradients are scaled down to this norm."""
     dropout: float = 0.0
     """Dropout on the hidden states of the encoders; attention weights are never dropped."""
+    trainable: Literal["top", "top4", "all_but_embeddings", "all"] = "all"
+    """What of the encoders is trained: the top layer, the top four, every layer but no embeddings,
+    or everything. Heads, codes and projections always are."""
+    rescale_last_layer: float = 1.0
+    """Multiplies the encoders' outputs at the start, in their last normalisation; 1 leaves them."""
     num_negatives: int = 15
     """Wrong responses a context for the cross-encoder: its own first, then of the training set."""
     evaluations: int = 4
     """How often the dev examples are evaluated and a checkpoint is kept."""
-    metric: Literal["recall@1", "mrr"] = "recall@1"
-    """The dev figure that chooses the best checkpoint."""
+    evaluations_per_epoch: float | None = None
+    """Evaluate so often in every epoch, whatever `evaluations`; 2 is after each half."""
+    metric: str | None = None
+    """The dev figure that chooses the best checkpoint: recall@K, mrr; for labelled pairs spearman,
+    pearson, accuracy. By default recall@1, spearman for scores and accuracy for classes."""
     train_batch_tokens: int = 1024
     """Padded tokens of one pass through an encoder; a step takes several. Changes no result."""
     seed: int = 0
@@ -46,10 +64,41 @@ class TrainingConfig:
     def __post_init__(self) -> None:
         for name in ("batch_size", "num_negatives", "evaluations", "train_batch_tokens"):
             require(getattr(self, name) >= 1, name, "at least 1", getattr(self, name))
-        for name in ("epochs", "learning_rate", "new_learning_rate", "max_grad_norm"):
+        positive = ("epochs", "learning_rate", "new_learning_rate", "max_grad_norm")
+        for name in (*positive, "rescale_last_layer"):
             require(getattr(self, name) > 0, name, "positive", getattr(self, name))
         require(self.weight_decay >= 0, "weight_decay", "0 or more", self.weight_decay)
         require(self.warmup >= 0, "warmup", "0 or more", self.warmup)
+        factor = self.plateau_factor
+        require(0 < factor < 1, "plateau_factor", "above 0 and below 1", factor)
         steps = self.max_steps
         require(steps is None or steps >= 1, "max_steps", "at least 1", steps)
         require(0 <= self.dropout < 1, "dropout", "from 0 to below 1", self.dropout)
+        often = self.evaluations_per_epoch
+        require(often is None or often > 0, "evaluations_per_epoch", "positive", often)
+        known = "recall@K, mrr, spearman, pearson or accuracy"
+        metric = self.metric
+        require(metric is None or bool(METRICS.fullmatch(metric)), "metric", known, repr(metric))
+
+    @property
+    def ks(self) -> tuple[int, ...]:
+        """The k of the dev figures recall@k: the usual ones and that of `metric`."""
+        asked = self.metric or ""
+        own = {int(asked.removeprefix("recall@"))} if asked.startswith("recall@") else set()
+        return tuple(sorted({1, 2, 5, 10} | own))
+
+
+def without_effect(config: TrainingConfig) -> list[str]:
+    """The names of settings that were changed and that others take the effect from."""
+    default = TrainingConfig()
+    idle = {
+        "weight_decay": config.optimiser != "adamw",
+        "plateau_factor": config.schedule != "plateau",
+        "evaluations": config.evaluations_per_epoch is not None,
+        "epochs": config.max_steps is not None,
+    }
+    return [
+        name
+        for name, is_idle in idle.items()
+        if is_idle and vars(config)[name] != vars(default)[name]
+    ]

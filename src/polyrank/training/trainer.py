@@ -1,46 +1,67 @@
-"""The training loop: `transformers.Trainer` with our losses, optimiser groups and evaluation.
+"""The training loop: `transformers.Trainer` with our steps, optimisers, schedules and evaluation.
 
-Knows how a step becomes a loss; knows nothing of files or the command line.
+Knows how the loop goes and when it must stop; knows nothing of files or the command line.
 """
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
+import contextlib
+import math
+import shutil
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors import SafetensorError
 from safetensors.torch import save_file
 from torch import Tensor, nn
 from transformers import PrinterCallback, Trainer, TrainerCallback
+from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
 
-from polyrank.errors import TrainingError
+from polyrank.errors import StorageError, TrainingError
 from polyrank.models.base import Model
+from polyrank.storage import storage_errors
+from polyrank.training.config import TrainingConfig
+from polyrank.training.optimisers import PlateauSchedule, build_optimiser, build_schedule
+from polyrank.training.processes import common, from_first, wait
+from polyrank.training.step import gradient_step
 
-Evaluate = Callable[[Model], dict[str, float]]
-Say = Callable[[str], None]
+Figures = dict[str, float]
+DIVERGED, MARGIN = 4.0, 1.0
+"""A loss has diverged when it is so many times that of the first step, and so much more."""
+FULL = ("PytorchStreamWriter", "No space left", "write failed", "Disk quota")
+"""What torch says where it cannot write; it raises RuntimeError."""
 
 
 class RankingTrainer(Trainer):
-    """Trains the model of an `Objective`; evaluation is a function of the model.
-
-    `seconds` is the wall time of the steps so far, also those before a resumption.
-    """
+    """Trains an objective's module, which holds the model as `model`."""
 
     optimizer: Any
     control: Any
+    lr_scheduler: Any
 
     def __init__(
-        self, *, evaluate_model: Evaluate, new_learning_rate: float, say: Say, **arguments: Any
+        self,
+        *,
+        config: TrainingConfig,
+        measure: Callable[[Model], Figures],
+        metric: str,
+        **arguments: Any,
     ) -> None:
         super().__init__(**arguments)
-        self.evaluate_model = evaluate_model
-        self.new_learning_rate = new_learning_rate
-        self.clock = StepClock()
+        self.config = config
+        self.measure = measure
+        self.metric = metric
         self.remove_callback(PrinterCallback)
-        self.add_callback(self.clock)
-        self.add_callback(Teller(say, self.clock))
+        self.order = ShuffledPlaces(len(self.train_dataset), config.seed)
+        self.add_callback(EpochKeeper(self.order, self.train_dataset, config.batch_size))
+        self.add_callback(DivergenceGuard())
+        self.add_callback(LastEvaluation())
+        # A step takes care of precision and of the other processes itself (`training.step`), so
+        # that the module must not be wrapped.
+        self.accelerator.prepare_model = lambda module, *_, **__: module
 
     @property
     def trained(self) -> Model:
@@ -49,118 +70,166 @@ class RankingTrainer(Trainer):
         model: Model = objective.model
         return model
 
-    @property
-    def seconds(self) -> float:
-        """Wall time of all steps, without evaluation and checkpoints."""
-        return self.clock.seconds
+    def _get_train_sampler(self, train_dataset: Any = None) -> ShuffledPlaces:
+        """The order of the examples; that of accelerate forgets the epoch in some resumed runs."""
+        return self.order
 
-    def compute_loss(
-        self,
-        model: nn.Module,
-        inputs: dict[str, Any],
-        return_outputs: bool = False,
-        num_items_in_batch: Any = None,
-    ) -> Any:
-        """The loss of one step. Raises TrainingError if it is not finite."""
-        loss: Tensor = model(**inputs)
-        if not torch.isfinite(loss):
-            raise TrainingError(
-                f"The loss is {loss.item()} after step {self.state.global_step}.",
-                "Lower the learning rate, or use --dtype float32; the last checkpoint is kept.",
-            )
-        return (loss, {}) if return_outputs else loss
+    def training_step(
+        self, model: nn.Module, inputs: dict[str, Any], num_items_in_batch: Any = None
+    ) -> Tensor:
+        """One step forward and back. Raises TrainingError where the loss is not finite."""
+        model.train()
+        loss = gradient_step(model, self._prepare_inputs(inputs), autocast=self.autocast)
+        value = float(loss)  # that of all processes together
+        if not math.isfinite(value):
+            raise common(broken(f"The loss is {value} after step {self.state.global_step}."))
+        return loss
+
+    def autocast(self) -> contextlib.AbstractContextManager[Any]:
+        """The precision that encoders run in while they are trained."""
+        dtype = self.trained.compute_dtype
+        if dtype == torch.float32:
+            return contextlib.nullcontext()
+        return torch.autocast(self.args.device.type, dtype=dtype)
+
+    def require_finite_weights(self) -> None:
+        """Raise TrainingError where a weight is no number any more."""
+        norms = [p.detach().float().norm() for p in self.model.parameters() if p.requires_grad]
+        if not bool(torch.isfinite(torch.stack(norms)).all()):
+            step = self.state.global_step
+            raise common(broken(f"Weights are infinite or NaN after step {step}."))
 
     def create_optimizer(self, model: nn.Module | None = None) -> torch.optim.Optimizer:
-        """AdamW; weight decay on matrices alone, a learning rate of its own for what is new."""
+        """The optimiser of the run's settings."""
         if self.optimizer is None:
-            rates = (self.args.learning_rate, self.new_learning_rate)
-            groups = parameter_groups(self.trained, *rates, self.args.weight_decay)
-            self.optimizer = torch.optim.AdamW(groups, fused=self.args.device.type != "mps")
+            self.optimizer = build_optimiser(self.model, self.trained, self.config)
         optimizer: torch.optim.Optimizer = self.optimizer
         return optimizer
 
-    def evaluate(self, *arguments: Any, **options: Any) -> dict[str, float]:
-        """Evaluate the dev examples; the figures are logged as `eval_…`."""
+    def create_scheduler(self, num_training_steps: int, optimizer: Any = None) -> Any:
+        """The learning rates of the run's settings."""
+        if self.lr_scheduler is None:
+            own = self.optimizer if optimizer is None else optimizer
+            self.lr_scheduler = build_schedule(own, self.config, num_training_steps)
+            self._created_lr_scheduler = True
+        return self.lr_scheduler
+
+    def evaluate(self, *arguments: Any, **options: Any) -> Figures:
+        """Evaluate the dev data in the first process; the figures are logged as `eval_…`."""
+        self.require_finite_weights()
         model = self.trained
         was_training = model.training
         model.eval()
-        figures = {f"eval_{name}": value for name, value in self.evaluate_model(model).items()}
+        found = from_first(partial(self.measure, model))
         model.train(was_training)
+        if isinstance(self.lr_scheduler, PlateauSchedule):
+            self.lr_scheduler.observe(found[self.metric])
+        figures = {f"eval_{name}": value for name, value in found.items()}
         self.log(figures)
         self.control = self.callback_handler.on_evaluate(
             self.args, self.state, self.control, figures
         )
         return figures
 
+    def _save_checkpoint(self, model: nn.Module, trial: Any) -> None:
+        """Write a checkpoint, or nothing. Raises StorageError and TrainingError."""
+        self.require_finite_weights()
+        folder = Path(self.args.output_dir, f"{PREFIX_CHECKPOINT_DIR}-{self.state.global_step}")
+        try:
+            with storage_errors(folder):
+                super()._save_checkpoint(model, trial)
+        except (StorageError, SafetensorError, RuntimeError) as error:
+            if isinstance(error, RuntimeError) and not any(sign in str(error) for sign in FULL):
+                raise
+            shutil.rmtree(folder, ignore_errors=True)
+            reason = error.problem if isinstance(error, StorageError) else f"{error}."
+            raise StorageError(
+                f"A checkpoint could not be written to {folder}: {' '.join(reason.split())}",
+                "Free some space and run the same command again; it goes on from the last "
+                "checkpoint.",
+            ) from error
+
+    def _save_rng_state(self, output_dir: str) -> None:
+        """Also wait for the others, so that a checkpoint with a state has the part of each."""
+        super()._save_rng_state(output_dir)
+        wait()
+
     def _save(self, output_dir: str | None = None, state_dict: Any = None) -> None:
         """Write the weights of a checkpoint, and no pickled settings beside them."""
+        if not self.args.should_save:
+            return
         folder = Path(output_dir or self.args.output_dir)
         folder.mkdir(parents=True, exist_ok=True)
-        objective: Any = self.model
-        weights = objective.state_dict() if state_dict is None else state_dict
+        weights = self.model.state_dict() if state_dict is None else state_dict
         save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
 
 
-class StepClock(TrainerCallback):
-    """Adds up the wall time of the steps alone and keeps it in the log for a resumption."""
+class ShuffledPlaces(torch.utils.data.Sampler[int]):
+    """The places of a training set in an order that depends on the seed and the epoch alone."""
 
-    def __init__(self) -> None:
-        self.seconds = 0.0
-        self.started = 0.0
+    def __init__(self, count: int, seed: int) -> None:
+        self.count = count
+        self.seed = seed
+        self.epoch = 0
 
-    def on_train_begin(self, args: Any, state: Any, control: Any, **rest: Any) -> None:
-        """Take up the time of the steps before a resumption."""
-        known = [entry["seconds"] for entry in state.log_history if "seconds" in entry]
-        self.seconds = known[-1] if known else 0.0
-        self.started = time.perf_counter()
+    def __len__(self) -> int:
+        return self.count
 
-    def on_step_begin(self, args: Any, state: Any, control: Any, **rest: Any) -> None:
-        """Start the clock."""
-        self.started = time.perf_counter()
-
-    def on_step_end(self, args: Any, state: Any, control: Any, **rest: Any) -> None:
-        """Stop it."""
-        self.seconds += time.perf_counter() - self.started
+    def __iter__(self) -> Iterator[int]:
+        generator = torch.Generator().manual_seed(self.seed + self.epoch)
+        yield from torch.randperm(self.count, generator=generator).tolist()
 
 
-class Teller(TrainerCallback):
-    """Tells people how far the training is."""
+class EpochKeeper(TrainerCallback):
+    """Tells the order and the data set which epoch begins, by the steps that were done."""
 
-    def __init__(self, say: Say, clock: StepClock) -> None:
-        self.say = say
-        self.clock = clock
+    def __init__(self, order: ShuffledPlaces, dataset: Any, batch_size: int) -> None:
+        self.order = order
+        self.dataset = dataset
+        self.steps = max(order.count // batch_size, 1)
+
+    def on_epoch_begin(self, args: Any, state: Any, control: Any, **rest: Any) -> None:
+        """Count the epochs from 0."""
+        self.order.epoch = state.global_step // self.steps
+        if hasattr(self.dataset, "set_epoch"):
+            self.dataset.set_epoch(self.order.epoch)
+
+
+class DivergenceGuard(TrainerCallback):
+    """Stops a run whose loss has left all bounds, by what is in the history."""
 
     def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **rest: Any) -> None:
-        """Say the loss, or the dev figures, in one line."""
-        if not logs:
-            return
-        if state.log_history and state.log_history[-1].get("step") == state.global_step:
-            state.log_history[-1]["seconds"] = round(self.clock.seconds, 3)
-        place = f"step {state.global_step}/{state.max_steps}"
-        if "loss" in logs:
-            done = state.global_step * args.per_device_train_batch_size
-            speed = f"{done / max(self.clock.seconds, 1e-9):.0f} contexts/s"
-            self.say(f"{place}  loss {float(logs['loss']):.3f}  {speed}")
-        elif "eval_mrr" in logs:
-            recall = {name: value for name, value in logs.items() if name == "eval_recall@1"}
-            words = "".join(f"  dev R@1 {value:.3f}" for value in recall.values())
-            self.say(f"{place}{words}  dev MRR {logs['eval_mrr']:.3f}")
+        """Compare the loss with that of the first step. Raises TrainingError."""
+        if logs and "loss" in logs and has_diverged(state.log_history):
+            first = next(entry["loss"] for entry in state.log_history if "loss" in entry)
+            raise common(
+                broken(
+                    f"The loss has diverged: it was {first:.3g} at the first step and is "
+                    f"{logs['loss']:.3g} at step {state.global_step}."
+                )
+            )
 
 
-def parameter_groups(
-    model: Model, learning_rate: float, new_learning_rate: float, weight_decay: float
-) -> list[dict[str, Any]]:
-    """Parameters by whether they come with the base, and whether they are matrices."""
-    groups: dict[tuple[bool, bool], list[nn.Parameter]] = {}
-    for name, parameter in model.named_parameters():
-        if parameter.requires_grad:
-            is_new = name.split(".")[0] not in model.tower_names
-            groups.setdefault((is_new, parameter.ndim > 1), []).append(parameter)
-    return [
-        {
-            "params": parameters,
-            "lr": new_learning_rate if is_new else learning_rate,
-            "weight_decay": weight_decay if is_matrix and not is_new else 0.0,
-        }
-        for (is_new, is_matrix), parameters in groups.items()
-    ]
+def has_diverged(history: Sequence[Mapping[str, float]]) -> bool:
+    """Whether the last loss of a history is far above that of the first step."""
+    losses = [entry["loss"] for entry in history if "loss" in entry]
+    first, last = losses[0], losses[-1]
+    return last > DIVERGED * first and last > first + MARGIN
+
+
+class LastEvaluation(TrainerCallback):
+    """Evaluates after the last step too, wherever the steps between two evaluations end."""
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **rest: Any) -> None:
+        """Ask for it."""
+        if state.global_step >= state.max_steps and args.eval_strategy != "no":
+            control.should_evaluate = True
+
+
+def broken(problem: str) -> TrainingError:
+    """The error for a run that cannot come to anything good."""
+    return TrainingError(
+        problem,
+        "Lower the learning rate, give more warm-up, or use --dtype float32; the last checkpoint "
+        "is kept, and --restart discards it.",
+    )

@@ -1,0 +1,1 @@
+"""The poly-encoder paper's tables in small, on #ubuntu help chat."""

@@ -1,0 +1,139 @@
+"""Several processes as one: rows and gradients across them. With one process, nothing happens.
+
+The rule behind it: a process works out its share of the loss, and the shares add up to the loss of
+all. So the gradients of what was gathered, and of the parameters, are added up over the processes.
+
+Letters: W processes, R rows of this one, A rows of all.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable
+from typing import Any
+
+import torch
+from torch import Tensor, distributed, nn
+
+BUCKET = 2**24
+"""Elements that are added up over the processes at once."""
+
+
+def num_processes() -> int:
+    """How many processes train together."""
+    if distributed.is_available() and distributed.is_initialized():
+        return distributed.get_world_size()
+    return 1
+
+
+def gather_rows(rows: Tensor) -> Tensor:
+    """The rows of all processes, with gradients: (R, …) → (A, …).
+
+    This process's own rows come first, then those of the next ones in a circle. The numbers of
+    rows may differ. All processes must call it, and go back through it, in the same order.
+    """
+    if num_processes() == 1:
+        return rows
+    counts = row_counts(rows)
+    if not any(counts):
+        return rows
+    gathered: Tensor = Gather.apply(rows, counts)
+    return gathered
+
+
+def total(number: int | float, device: torch.device) -> float:
+    """The sum of a number over all processes."""
+    if num_processes() == 1:
+        return number
+    value = torch.tensor(float(number), dtype=torch.float64, device=exact_device(device))
+    distributed.all_reduce(value)
+    return float(value)
+
+
+def add_up(parameters: Iterable[nn.Parameter]) -> None:
+    """Replace each gradient by its sum over all processes.
+
+    A gradient that only some processes have counts as zeros on the others; one that none has
+    stays missing.
+    """
+    if num_processes() == 1:
+        return
+    trained = [parameter for parameter in parameters if parameter.requires_grad]
+    if not trained:
+        return
+    have = torch.tensor([p.grad is not None for p in trained], device=trained[0].device).int()
+    distributed.all_reduce(have, op=distributed.ReduceOp.MAX)
+    bucket: list[Tensor] = []
+    for parameter, there in zip(trained, have.tolist(), strict=True):
+        if not there:
+            continue
+        if parameter.grad is None:
+            parameter.grad = torch.zeros_like(parameter)
+        full = sum(gradient.numel() for gradient in bucket) + parameter.numel() > BUCKET
+        if bucket and (full or bucket[0].dtype != parameter.grad.dtype):
+            add_up_bucket(bucket)
+            bucket = []
+        bucket.append(parameter.grad)
+    add_up_bucket(bucket)
+
+
+def add_up_bucket(gradients: list[Tensor]) -> None:
+    """Add up some gradients of one dtype over all processes, in place."""
+    if not gradients:
+        return
+    flat = torch.cat([gradient.reshape(-1) for gradient in gradients])
+    distributed.all_reduce(flat)
+    parts = flat.split([gradient.numel() for gradient in gradients])
+    for gradient, part in zip(gradients, parts, strict=True):
+        gradient.copy_(part.view_as(gradient))
+
+
+def text_identity(text: str | Iterable[str]) -> int:
+    """A number that is the same in every process for equal texts or turns: 64 bits, signed."""
+    turns = [text] if isinstance(text, str) else list(text)
+    digest = hashlib.blake2b(digest_size=8)
+    for turn in turns:
+        encoded = turn.encode("utf-8", "surrogatepass")
+        digest.update(len(encoded).to_bytes(8, "little") + encoded)
+    return int.from_bytes(digest.digest(), "little", signed=True)
+
+
+class Gather(torch.autograd.Function):
+    """Rows of all processes; on the way back, the sum of all processes' gradients of one's own."""
+
+    @staticmethod
+    def forward(ctx: Any, rows: Tensor, counts: list[int]) -> Tensor:
+        """(R, …) → (A, …), own rows first."""
+        ctx.counts = counts
+        most, rank = max(counts), distributed.get_rank()
+        padded = rows.new_zeros(most, *rows.shape[1:])
+        padded[: len(rows)] = rows
+        parts = [torch.empty_like(padded) for _ in counts]
+        distributed.all_gather(parts, padded)
+        order = [*range(rank, len(counts)), *range(rank)]
+        return torch.cat([parts[process][: counts[process]] for process in order])
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
+        """(A, …) → (R, …)."""
+        (gradient,) = gradients
+        counts, rank = ctx.counts, distributed.get_rank()
+        order = [*range(rank, len(counts)), *range(rank)]
+        padded = gradient.new_zeros(len(counts), max(counts), *gradient.shape[1:])
+        for process, part in zip(order, gradient.split([counts[p] for p in order]), strict=True):
+            padded[process, : counts[process]] = part
+        distributed.all_reduce(padded)
+        return padded[rank, : counts[rank]], None
+
+
+def row_counts(rows: Tensor) -> list[int]:
+    """The number of rows of each process."""
+    own = torch.tensor([len(rows)], device=rows.device)
+    counts = [torch.empty_like(own) for _ in range(num_processes())]
+    distributed.all_gather(counts, own)
+    return [int(count) for count in counts]
+
+
+def exact_device(device: torch.device) -> torch.device:
+    """Where a float64 can be added up: not on Apple's GPUs."""
+    return torch.device("cpu") if device.type == "mps" else device

@@ -1,0 +1,176 @@
+"""What a run tells while it goes: lines for people, `log.jsonl`, and TensorBoard.
+
+Callbacks of the trainer. Know what is logged; know nothing of how it came about.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from transformers import TrainerCallback
+
+from polyrank.errors import MissingExtraError
+from polyrank.storage import storage_errors, write_text
+
+Say = Callable[[str], None]
+LOG = "log.jsonl"
+FIRST = ("step", "epoch", "seconds", "loss", "learning_rate", "grad_norm")
+LEFT_OUT = ("total_flos", "train_loss", "train_runtime")
+"""What transformers logs at the end; the record of the run says it better."""
+
+
+class StepClock(TrainerCallback):
+    """Adds up the wall time of the steps alone and keeps it in the log for a resumption."""
+
+    def __init__(self) -> None:
+        self.seconds = 0.0
+        self.started = 0.0
+
+    def on_train_begin(self, args: Any, state: Any, control: Any, **rest: Any) -> None:
+        """Take up the time of the steps before a resumption."""
+        known = [entry["seconds"] for entry in state.log_history if "seconds" in entry]
+        self.seconds = known[-1] if known else 0.0
+        self.started = time.perf_counter()
+
+    def on_step_begin(self, args: Any, state: Any, control: Any, **rest: Any) -> None:
+        """Start the clock."""
+        self.started = time.perf_counter()
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **rest: Any) -> None:
+        """Stop it."""
+        self.seconds += time.perf_counter() - self.started
+
+    def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **rest: Any) -> None:
+        """Put the time into the entry."""
+        if state.log_history and state.log_history[-1].get("step") == state.global_step:
+            state.log_history[-1]["seconds"] = round(self.seconds, 3)
+
+
+class Teller(TrainerCallback):
+    """Tells people how far the training is."""
+
+    def __init__(self, say: Say, clock: StepClock, batch_size: int) -> None:
+        self.say = say
+        self.clock = clock
+        self.batch_size = batch_size
+
+    def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **rest: Any) -> None:
+        """Say the loss, or the dev figures, in one line."""
+        if not logs:
+            return
+        place = f"step {state.global_step}/{state.max_steps}"
+        figures = {name[5:]: value for name, value in logs.items() if name.startswith("eval_")}
+        if "loss" in logs:
+            if state.global_step == 1 < args.logging_steps:
+                return  # the loss of the first step is for the record
+            done = state.global_step * self.batch_size
+            speed = f"{done / max(self.clock.seconds, 1e-9):.0f} contexts/s"
+            self.say(f"{place}  loss {float(logs['loss']):.3f}  {speed}")
+        elif figures:
+            self.say(place + shown(figures))
+
+
+def shown(figures: dict[str, float]) -> str:
+    """The dev figures that people want to see of the many."""
+    names = {"recall@1": "R@1", "mrr": "MRR", "spearman": "Spearman", "accuracy": "accuracy"}
+    return "".join(
+        f"  dev {word} {figures[name]:.3f}" for name, word in names.items() if name in figures
+    )
+
+
+class JsonLog(TrainerCallback):
+    """Keeps `log.jsonl` in the work folder up to date, a line an entry of the history.
+
+    Whatever an interrupted run logged after its last checkpoint is dropped when it goes on.
+    """
+
+    def __init__(self, file: Path) -> None:
+        self.file = file
+        self.written = 0
+
+    def on_train_begin(self, args: Any, state: Any, control: Any, **rest: Any) -> None:
+        """Begin with what was logged up to the checkpoint."""
+        if state.is_world_process_zero:
+            write_text(self.file, log_text(state.log_history))
+        self.written = len(state.log_history)
+
+    def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **rest: Any) -> None:
+        """Append what is new."""
+        if state.is_world_process_zero:
+            with storage_errors(self.file), open(self.file, "a", encoding="utf-8") as handle:
+                handle.write(log_text(state.log_history[self.written :]))
+        self.written = len(state.log_history)
+
+
+def log_text(history: Sequence[dict[str, Any]]) -> str:
+    """The history as JSON lines: step, epoch, seconds, and the loss or the dev figures."""
+    return "".join(json.dumps(line_of(entry)) + "\n" for entry in history if is_worth(entry))
+
+
+def is_worth(entry: dict[str, Any]) -> bool:
+    """Whether an entry is about a step or an evaluation, and not transformers' own summary."""
+    return not any(name in entry for name in LEFT_OUT)
+
+
+def by_number(name: str) -> tuple[str, int]:
+    """What sorts recall@2 before recall@10."""
+    word, _, number = name.partition("@")
+    return word, int(number) if number.isdigit() else 0
+
+
+def line_of(entry: dict[str, Any]) -> dict[str, Any]:
+    """An entry for `log.jsonl`: the place first, dev figures as `dev_…`, null for NaN."""
+    place = {name: entry[name] for name in FIRST if name in entry}
+    rest = {
+        "dev_" + name[5:] if name.startswith("eval_") else name: entry[name]
+        for name in sorted(entry, key=by_number)
+        if name not in place
+    }
+    everything: dict[str, Any] = {**place, **rest}
+    return {
+        name: None if isinstance(value, float) and not math.isfinite(value) else value
+        for name, value in everything.items()
+    }
+
+
+class TensorBoardLog(TrainerCallback):
+    """Writes what is logged for TensorBoard, into a folder of this run.
+
+    Raises MissingExtraError where TensorBoard is not installed.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        try:
+            from torch.utils.tensorboard import SummaryWriter
+        except ImportError as error:
+            purpose = "Logging for TensorBoard"
+            raise MissingExtraError("tensorboard", "tensorboard", purpose) from error
+        self.make = SummaryWriter
+        self.folder = folder
+        self.writer: Any = None
+
+    def on_train_begin(self, args: Any, state: Any, control: Any, **rest: Any) -> None:
+        """Open the file; what an interrupted run wrote after its last checkpoint is hidden."""
+        if state.is_world_process_zero:
+            with storage_errors(self.folder):
+                self.writer = self.make(str(self.folder), purge_step=state.global_step + 1)
+
+    def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **rest: Any) -> None:
+        """Write every number of the entry."""
+        if self.writer is None or not logs or not is_worth(logs):
+            return
+        for name, value in line_of({**logs, "step": state.global_step}).items():
+            if isinstance(value, (int, float)) and name not in ("step", "epoch"):
+                kind, _, rest_of_name = name.partition("dev_")
+                tag = f"dev/{rest_of_name}" if rest_of_name and not kind else f"train/{name}"
+                self.writer.add_scalar(tag, value, state.global_step)
+
+    def on_train_end(self, args: Any, state: Any, control: Any, **rest: Any) -> None:
+        """Close the file."""
+        if self.writer is not None:
+            self.writer.close()

@@ -1,0 +1,198 @@
+"""What a model is trained for: the objective and its settings. Needs no torch.
+
+Knows which objective suits which architecture and records; knows nothing of how it is computed.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, get_args
+
+from polyrank.config import require
+from polyrank.errors import UsageError
+from polyrank.records import Example, LabelledPair
+
+ObjectiveName = Literal[
+    "in_batch_softmax",
+    "triplet",
+    "regression",
+    "classification",
+    "cosent",
+    "listwise",
+    "binary",
+    "margin_mse",
+    "kl",
+]
+Records = Literal["examples", "pairs"]
+Concatenation = Literal["u,v", "|u-v|", "u*v", "|u-v|,u*v", "u,v,u*v", "u,v,|u-v|", "u,v,|u-v|,u*v"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ObjectiveConfig:
+    """What is minimised."""
+
+    objective: Literal[
+        "auto",
+        "in_batch_softmax",
+        "triplet",
+        "regression",
+        "classification",
+        "cosent",
+        "listwise",
+        "binary",
+        "margin_mse",
+        "kl",
+    ] = "auto"
+    """The loss. By itself: on examples, `in_batch_softmax` for bi and poly and `listwise` for
+    cross; on labelled pairs, `classification` of whole numbers and `cosent` of scores for bi and
+    poly, and what its task says for cross. A teacher's scores count only for `margin_mse`, `kl`."""
+    symmetric: bool = False
+    """`in_batch_softmax` also ranks the contexts for each response; the two losses are averaged."""
+    logq: bool = False
+    """`in_batch_softmax` lowers a candidate's score by the logarithm of its frequency in the
+    training set, so that frequent responses are not punished for being frequent negatives."""
+    extra_negatives: int = 0
+    """Wrong responses drawn from the training set for each context of `in_batch_softmax`; like an
+    example's own negatives, they are negatives of every context of the step."""
+    margin: float = 1.0
+    """How much farther a negative must be than the response for `triplet`, in Euclidean terms."""
+    concatenation: Concatenation = "u,v,|u-v|"
+    """What the classifier of `classification` sees of the two vectors of a pair, for bi."""
+    scale: float = 20.0
+    """`cosent` multiplies the differences of cosines with it."""
+    distillation_temperature: float = 1.0
+    """`kl` divides the scores of teacher and student by it."""
+    gradient_cache: Literal["auto", "always", "never"] = "auto"
+    """Encode a step twice, first without gradients, so that its memory is that of one pass
+    through the encoder. `auto` does so where a step would need much of the memory there is."""
+
+    def __post_init__(self) -> None:
+        require(self.extra_negatives >= 0, "extra_negatives", "0 or more", self.extra_negatives)
+        for name in ("margin", "scale", "distillation_temperature"):
+            require(getattr(self, name) > 0, name, "positive", getattr(self, name))
+
+
+RECORDS: dict[ObjectiveName, tuple[Records, ...]] = {
+    "in_batch_softmax": ("examples",),
+    "triplet": ("examples",),
+    "listwise": ("examples",),
+    "binary": ("examples", "pairs"),
+    "margin_mse": ("examples",),
+    "kl": ("examples",),
+    "regression": ("pairs",),
+    "classification": ("pairs",),
+    "cosent": ("pairs",),
+}
+"""The records that each objective is trained on."""
+
+OBJECTIVES: dict[str, tuple[ObjectiveName, ...]] = {
+    "bi": (
+        "in_batch_softmax",
+        "triplet",
+        "regression",
+        "classification",
+        "cosent",
+        "margin_mse",
+        "kl",
+    ),
+    "poly": ("in_batch_softmax", "regression", "cosent", "margin_mse", "kl"),
+    "cross": ("listwise", "binary", "classification", "regression", "margin_mse", "kl"),
+}
+"""The objectives of each architecture."""
+
+TASKS: dict[ObjectiveName, str] = {
+    "listwise": "rank",
+    "binary": "rank",
+    "margin_mse": "rank",
+    "kl": "rank",
+    "classification": "classify",
+    "regression": "regress",
+}
+"""The task that a cross-encoder must have for each of its objectives."""
+
+ONLY_FOR: dict[str, tuple[ObjectiveName, ...]] = {
+    "symmetric": ("in_batch_softmax",),
+    "logq": ("in_batch_softmax",),
+    "extra_negatives": ("in_batch_softmax",),
+    "margin": ("triplet",),
+    "concatenation": ("classification",),
+    "scale": ("cosent",),
+    "distillation_temperature": ("kl",),
+}
+"""The objectives on which a setting has an effect, where these are not all."""
+
+
+def records_of(examples: Sequence[Example] | Sequence[LabelledPair]) -> Records:
+    """What the training set is made of, by its first record."""
+    return "pairs" if examples and isinstance(examples[0], LabelledPair) else "examples"
+
+
+def automatic(
+    architecture: str,
+    examples: Sequence[Example] | Sequence[LabelledPair],
+    task: str | None = None,
+) -> ObjectiveName:
+    """The objective that `auto` stands for; `task` is the cross-encoder's, where it is known."""
+    if records_of(examples) == "examples":
+        return "listwise" if architecture == "cross" else "in_batch_softmax"
+    by_task: dict[str | None, ObjectiveName] = {
+        "rank": "binary",
+        "classify": "classification",
+        "regress": "regression",
+    }
+    if architecture == "cross" and task in by_task:
+        return by_task[task]
+    first: Any = examples[0]
+    if isinstance(first.label, int):
+        return "classification"
+    return "regression" if architecture == "cross" else "cosent"
+
+
+def chosen(
+    config: ObjectiveConfig,
+    architecture: str,
+    examples: Sequence[Example] | Sequence[LabelledPair],
+    task: str | None = None,
+) -> ObjectiveName:
+    """The objective of a run.
+
+    Raises UsageError where it does not suit the architecture, its task or the records.
+    """
+    name = config.objective
+    if name == "auto":
+        name = automatic(architecture, examples, task)
+    if name not in OBJECTIVES[architecture]:
+        raise UsageError(
+            f"The objective {name} cannot train the architecture {architecture}.",
+            f"Choose one of {', '.join(OBJECTIVES[architecture])}.",
+        )
+    records = records_of(examples)
+    if records not in RECORDS[name]:
+        fitting = [one for one in OBJECTIVES[architecture] if records in RECORDS[one]]
+        words = {"examples": "examples (context, response)", "pairs": "labelled pairs"}
+        raise UsageError(
+            f"The objective {name} needs {words[RECORDS[name][0]]}, got {words[records]}.",
+            f"Choose one of {', '.join(fitting)}, or give other data.",
+        )
+    if architecture == "cross" and task is not None and task != TASKS[name]:
+        raise UsageError(
+            f"The objective {name} needs a cross-encoder with task = {TASKS[name]}, not {task}.",
+            f"Give --task {TASKS[name]}, or choose an objective for {task}.",
+        )
+    return name
+
+
+def without_effect(
+    config: ObjectiveConfig, objective: ObjectiveName, architecture: str
+) -> list[str]:
+    """The names of settings that were changed and have no effect on the objective."""
+    names = []
+    for field in dataclasses.fields(config):
+        fitting = ONLY_FOR.get(field.name, get_args(ObjectiveName))
+        unused = objective not in fitting
+        unused |= field.name == "concatenation" and architecture != "bi"
+        if unused and getattr(config, field.name) != field.default:
+            names.append(field.name)
+    return names

@@ -1,0 +1,135 @@
+"""From a model, records and settings to what is trained: objective, batches, data set."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from torch.utils.data import Dataset
+
+from polyrank.models.base import Model
+from polyrank.models.cross_encoder import CrossEncoder
+from polyrank.models.two_tower import TwoTower
+from polyrank.records import Example, LabelledPair
+from polyrank.training.collators import (
+    CrossCollator,
+    CrossPairCollator,
+    CrossTeacherCollator,
+    NumberedExamples,
+    OwnCandidatesCollator,
+    TwoTowerCollator,
+    TwoTowerPairCollator,
+)
+from polyrank.training.collators.numbered import responses_of
+from polyrank.training.collators.two_tower import log_frequencies
+from polyrank.training.config import TrainingConfig
+from polyrank.training.objective_config import ObjectiveConfig, ObjectiveName, chosen, records_of
+from polyrank.training.objectives.checks import check_examples, check_pairs, num_classes
+from polyrank.training.objectives.cross import CrossDistillation, CrossLabelled, CrossRanking
+from polyrank.training.objectives.objective import Objective
+from polyrank.training.objectives.two_tower import (
+    Distillation,
+    GradedPairs,
+    InBatchSoftmax,
+    PairClassification,
+    Triplet,
+)
+
+__all__ = ["Objective", "Setup", "build"]
+
+Collator = Callable[[Sequence[Any]], dict[str, Any]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Setup:
+    """What is trained, and on what: all that a trainer needs."""
+
+    objective: ObjectiveName
+    """Which one it is, where the settings said `auto`."""
+    module: Objective
+    """Holds the model as `model`, and as its own parameters what is learnt beside the model."""
+    collator: Collator
+    """Records to a step."""
+    dataset: Dataset[Any]
+    """The records by their place; `set_epoch` changes what is drawn for them."""
+
+
+def build(
+    model: Model,
+    examples: Sequence[Example] | Sequence[LabelledPair],
+    objective: ObjectiveConfig,
+    training: TrainingConfig,
+) -> Setup:
+    """The objective of a run, its batches and its data set.
+
+    Raises UsageError for an objective that does not suit the model or the kind of records,
+    DataError for records that it cannot be trained on.
+    """
+    known: Any = examples
+    task = model.config.task if isinstance(model, CrossEncoder) else None
+    name = chosen(objective, model.config.architecture, examples, task)
+    if records_of(examples) == "examples":
+        check_examples(name, known, objective, training)
+    else:
+        limit = model.config.num_labels if isinstance(model, CrossEncoder) else None
+        check_pairs(name, known, limit)
+    if isinstance(model, CrossEncoder):
+        module, collator = for_cross(model, name, known, objective, training)
+    else:
+        assert isinstance(model, TwoTower)
+        module, collator = for_two_tower(model, name, known, objective, training)
+    return Setup(objective=name, module=module, collator=collator, dataset=NumberedExamples(known))
+
+
+def for_two_tower(
+    model: TwoTower,
+    name: ObjectiveName,
+    known: Sequence[Any],
+    settings: ObjectiveConfig,
+    training: TrainingConfig,
+) -> tuple[Objective, Collator]:
+    """The objective of a bi- or poly-encoder, and its batches."""
+    budget = training.train_batch_tokens
+    if name == "in_batch_softmax":
+        extra, pool = settings.extra_negatives, responses_of(known)
+        collator = TwoTowerCollator(
+            model,
+            budget,
+            pool=pool,
+            extra_negatives=extra,
+            seed=training.seed,
+            log_frequencies=log_frequencies(known, pool, extra) if settings.logq else None,
+        )
+        return InBatchSoftmax(model, settings), collator
+    if name == "triplet":
+        return Triplet(model, settings), OwnCandidatesCollator(model, budget)
+    if name in ("margin_mse", "kl"):
+        distillation = Distillation(model, settings, margins=name == "margin_mse")
+        return distillation, OwnCandidatesCollator(model, budget)
+    pairs = TwoTowerPairCollator(model, budget)
+    if name == "classification":
+        labels = num_classes(known)
+        return (
+            PairClassification(model, settings, num_labels=labels, seed=training.seed),
+            pairs,
+        )
+    return GradedPairs(model, settings, ordered=name == "cosent"), pairs
+
+
+def for_cross(
+    model: CrossEncoder,
+    name: ObjectiveName,
+    known: Sequence[Any],
+    settings: ObjectiveConfig,
+    training: TrainingConfig,
+) -> tuple[Objective, Collator]:
+    """The objective of a cross-encoder, and its batches."""
+    budget = training.train_batch_tokens
+    if name in ("margin_mse", "kl"):
+        distillation = CrossDistillation(model, settings, margins=name == "margin_mse")
+        return distillation, CrossTeacherCollator(model, budget)
+    if records_of(known) == "pairs":
+        return CrossLabelled(model, settings, name=name), CrossPairCollator(model, budget)
+    collator = CrossCollator(model, known, training.num_negatives, budget, training.seed)
+    return CrossRanking(model, settings, binary=name == "binary"), collator

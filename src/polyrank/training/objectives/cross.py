@@ -1,0 +1,84 @@
+"""The objectives of the cross-encoder.
+
+Letters: B contexts, C candidates of each, n pairs, L classes.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from polyrank.models.cross_encoder import CrossEncoder
+from polyrank.tokens.batching import Batch
+from polyrank.training import losses
+from polyrank.training.objective_config import ObjectiveConfig, ObjectiveName
+from polyrank.training.objectives.objective import Objective
+from polyrank.training.objectives.two_tower import distilled
+
+
+class CrossObjective(Objective):
+    """Scores pairs: (n,), or (n, L) for classes."""
+
+    parts = ("pairs",)
+    model: CrossEncoder
+
+    def encode(self, part: str, batch: Batch) -> Tensor:
+        """Scores of one batch, in its own order."""
+        count = len(batch["input_ids"])
+        in_place = {**batch, "rows": torch.arange(count, device=batch["rows"].device)}
+        scores: Tensor = self.model([in_place])
+        return scores
+
+
+class CrossRanking(CrossObjective):
+    """Each context's response against wrong ones: in a list, or each pair by itself."""
+
+    def __init__(self, model: CrossEncoder, settings: ObjectiveConfig, *, binary: bool) -> None:
+        super().__init__(model, settings)
+        self.binary = binary
+
+    def share(self, encoded: dict[str, Tensor], step: dict[str, Any]) -> Tensor:
+        """The listwise softmax or the binary cross-entropy."""
+        scores = encoded["pairs"].view(-1, step["num_candidates"])  # (B, C)
+        if not self.binary:
+            return self.shared(losses.listwise_softmax(scores), len(scores))
+        labels = torch.zeros_like(scores)
+        labels[:, 0] = 1
+        loss = losses.binary_cross_entropy(scores.reshape(-1), labels.reshape(-1))
+        return self.shared(loss, scores.numel())
+
+
+class CrossDistillation(CrossObjective):
+    """A teacher's scores of each context's own candidates."""
+
+    def __init__(self, model: CrossEncoder, settings: ObjectiveConfig, *, margins: bool) -> None:
+        super().__init__(model, settings)
+        self.margins = margins
+
+    def share(self, encoded: dict[str, Tensor], step: dict[str, Any]) -> Tensor:
+        """Margin-MSE or the KL divergence."""
+        scores = encoded["pairs"][step["own"].clamp(min=0)]  # (B, C)
+        return distilled(self, scores, step, margins=self.margins)
+
+
+class CrossLabelled(CrossObjective):
+    """Labelled pairs: classes, values, or yes and no."""
+
+    def __init__(
+        self, model: CrossEncoder, settings: ObjectiveConfig, *, name: ObjectiveName
+    ) -> None:
+        super().__init__(model, settings)
+        self.name = name
+
+    def share(self, encoded: dict[str, Tensor], step: dict[str, Any]) -> Tensor:
+        """The mean over the pairs."""
+        outputs, labels = encoded["pairs"], step["labels"]
+        if self.name == "classification":
+            loss = losses.class_softmax(outputs, labels)
+        elif self.name == "regression":
+            loss = losses.regression(outputs, labels.to(outputs.dtype))
+        else:
+            loss = losses.binary_cross_entropy(outputs, labels.to(outputs.dtype))
+        return self.shared(loss, len(labels))

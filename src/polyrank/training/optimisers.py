@@ -1,0 +1,101 @@
+"""The optimiser of a run and its learning rates.
+
+Knows parameters by whether they come with the base; knows nothing of losses or of the loop.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+from torch import nn
+from torch.optim.lr_scheduler import LRScheduler
+from transformers import get_scheduler
+
+from polyrank.models.base import Model
+from polyrank.training.config import TrainingConfig
+
+
+def build_optimiser(
+    module: nn.Module, model: Model, config: TrainingConfig
+) -> torch.optim.Optimizer:
+    """The optimiser of all that is trained in `module`, which holds `model` as `model`."""
+    groups = parameter_groups(module, model, config)
+    if config.optimiser == "adamax":
+        return torch.optim.Adamax(groups)
+    return torch.optim.AdamW(groups, fused=model.device.type != "mps")
+
+
+def parameter_groups(
+    module: nn.Module, model: Model, config: TrainingConfig
+) -> list[dict[str, Any]]:
+    """Parameters by whether they come with the base, and whether they are matrices.
+
+    Weight decay is for the base's matrices alone, and for AdamW alone.
+    """
+    towers = tuple(f"model.{name}." for name in model.tower_names)
+    groups: dict[tuple[bool, bool], list[nn.Parameter]] = {}
+    for name, parameter in module.named_parameters():
+        if parameter.requires_grad:
+            is_new = not name.startswith(towers)
+            groups.setdefault((is_new, parameter.ndim > 1), []).append(parameter)
+    decay = config.weight_decay if config.optimiser == "adamw" else 0.0
+    return [
+        {
+            "params": parameters,
+            "lr": config.new_learning_rate if is_new else config.learning_rate,
+            "weight_decay": decay if is_matrix and not is_new else 0.0,
+        }
+        for (is_new, is_matrix), parameters in groups.items()
+    ]
+
+
+def warmup_steps(config: TrainingConfig, steps: int) -> int:
+    """The steps of warm-up of a run of `steps`."""
+    return int(config.warmup) if config.warmup >= 1 else math.ceil(steps * config.warmup)
+
+
+def build_schedule(
+    optimiser: torch.optim.Optimizer, config: TrainingConfig, steps: int
+) -> LRScheduler:
+    """The learning rates of a run of `steps`."""
+    warmup = warmup_steps(config, steps)
+    if config.schedule == "plateau":
+        return PlateauSchedule(optimiser, warmup, config.plateau_factor)
+    schedule: LRScheduler = get_scheduler(
+        config.schedule, optimiser, num_warmup_steps=warmup, num_training_steps=steps
+    )
+    return schedule
+
+
+class PlateauSchedule(LRScheduler):
+    """Linear warm-up, then constant, times `factor` after each evaluation without a new best.
+
+    As Humeau et al. (2020) fine-tune. All of its state is in `state_dict`, so that a resumed run
+    has the same learning rates.
+    """
+
+    def __init__(self, optimiser: torch.optim.Optimizer, warmup: int, factor: float) -> None:
+        self.warmup = warmup
+        self.factor = factor
+        self.scale = 1.0
+        self.best: float | None = None
+        super().__init__(optimiser)
+
+    def get_lr(self) -> list[float | torch.Tensor]:
+        """The learning rate of each group for the next step."""
+        share = min((self.last_epoch + 1) / (self.warmup + 1), 1.0)
+        return [rate * share * self.scale for rate in self.base_lrs]
+
+    def observe(self, figure: float) -> None:
+        """Take up a dev figure, of which more is better; from now on the rates are lower if it is
+        no better than the best before.
+        """
+        if self.best is None or figure > self.best:
+            self.best = figure
+            return
+        self.scale *= self.factor
+        for group, rate in zip(self.optimizer.param_groups, self.get_lr(), strict=True):
+            group["lr"] = rate
+        self._last_lr = self.get_lr()

@@ -1,0 +1,25 @@
+"""What is compared between one process and two."""
+
+FIRST = 6
+"""Records of the first process; the second has the other five."""
+COMBINATIONS = {
+    f"{variant}-{case}-{cache}": (variant, case, cache, {})
+    for variant, case, caches in (
+        ("bi", "softmax", ("never", "always")),
+        ("bi", "symmetric", ("never",)),
+        ("bi", "triplet", ("never",)),
+        ("bi", "classification", ("never", "always")),
+        ("bi", "cosent", ("never",)),
+        ("poly-learnt", "softmax", ("never", "always")),
+        ("poly-learnt", "symmetric", ("always",)),
+        ("poly-learnt", "extra", ("never",)),
+        ("poly-learnt", "regression", ("never",)),
+        ("poly-learnt", "margin_mse", ("never", "always")),
+        ("poly-learnt", "kl", ("never",)),
+        ("cross", "listwise", ("never", "always")),
+        ("cross", "binary", ("never",)),
+        ("cross", "classification", ("never",)),
+        ("cross", "kl", ("always",)),
+    )
+    for cache in caches
+}

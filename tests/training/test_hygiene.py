@@ -1,0 +1,221 @@
+"""What a run refuses, what stops it, and what it leaves behind."""
+
+import json
+import math
+
+import pytest
+import torch
+import yaml
+from safetensors.torch import load_file
+
+from polyrank import BiEncoder, CrossEncoder, load_model
+from polyrank.errors import DataError, MissingExtraError, ModelError, TrainingError, UsageError
+from polyrank.evaluation.sampling import with_sampled_candidates
+from polyrank.records import Example, LabelledPair
+from polyrank.runtime import set_seed
+from polyrank.training.config import TrainingConfig
+from polyrank.training.logs import log_text
+from polyrank.training.model_card import Provenance
+from polyrank.training.objective_config import ObjectiveConfig
+from polyrank.training.run import train
+from polyrank.training.trainer import RankingTrainer, has_diverged
+from polyrank.training.work import holding, work_folder
+
+WORDS = ["file", "disk", "kernel", "driver", "wifi", "sound", "screen", "index", "list", "sort"]
+
+
+def examples(count=24):
+    return [
+        Example(context=f"my {WORDS[n % 7]} {n % 4}", response=f"the {WORDS[n * 3 % 10]} {n}")
+        for n in range(count)
+    ]
+
+
+def dev(candidates=5):
+    return with_sampled_candidates(examples(), candidates)[:8]
+
+
+def pairs(count=16):
+    return [
+        LabelledPair(first=f"the {WORDS[n % 7]}", second=f"{WORDS[n * 3 % 10]}", label=n / count)
+        for n in range(count)
+    ]
+
+
+def fresh(bert, model_class=BiEncoder, **settings):
+    set_seed(0)
+    return model_class.from_pretrained(bert, dtype="float32", device="cpu", **settings)
+
+
+def config(**settings):
+    return TrainingConfig(**{"batch_size": 8, "max_steps": 4, "evaluations": 2, **settings})
+
+
+def stop(words):
+    raise KeyboardInterrupt
+
+
+def test_an_output_in_use_is_refused_until_it_is_free(bert, tmp_path):
+    output = tmp_path / "out"
+    with (
+        holding(work_folder(output)),
+        pytest.raises(UsageError, match=rf"Another run is training into {output}\."),
+    ):
+        train(fresh(bert), examples(), output, config())
+    train(fresh(bert), examples(), output, config())
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]
+
+
+def test_an_unfinished_run_of_another_architecture_is_named(bert, tmp_path):
+    output = tmp_path / "out"
+    with pytest.raises(KeyboardInterrupt):
+        train(fresh(bert), examples(), output, config(), say=stop)
+    with pytest.raises(UsageError, match=r"with another architecture \(bi\)"):
+        train(fresh(bert, CrossEncoder), examples(), output, config())
+    with pytest.raises(UsageError, match=r"with other settings \(learning_rate = 5e-05\)"):
+        train(fresh(bert), examples(), output, config(learning_rate=1e-4))
+    with pytest.raises(UsageError, match="with other training data lies"):
+        train(fresh(bert), examples(23), output, config())
+    with pytest.raises(ModelError, match="is no saved model"):
+        load_model(work_folder(output), device="cpu")
+
+
+def test_a_learning_rate_that_diverges_stops_with_the_last_checkpoint(bert, tmp_path):
+    output = tmp_path / "out"
+    high = config(learning_rate=1e35, max_steps=40, warmup=20.0, dropout=0.1, max_grad_norm=1e30)
+    with pytest.raises(TrainingError, match=r"Lower the learning rate"):
+        train(fresh(bert), examples(), output, high, dev=dev())
+    assert not output.exists()
+    for folder in work_folder(output).glob("checkpoint-*"):
+        weights = load_file(folder / "model.safetensors")
+        assert all(bool(torch.isfinite(value).all()) for value in weights.values())
+
+
+@pytest.mark.parametrize(("losses", "diverges"), [((0.7, 0.2, 4.9), True), ((0.1, 0.9), False)])
+def test_a_loss_that_leaves_all_bounds(losses, diverges):
+    history = [{"loss": loss, "step": step} for step, loss in enumerate(losses)]
+    assert has_diverged(history) == diverges
+
+
+def test_broken_weights_are_no_checkpoint(bert, tmp_path, monkeypatch):
+    step = RankingTrainer.training_step
+
+    def spoil(trainer, *arguments):
+        loss = step(trainer, *arguments)
+        if trainer.state.global_step == 3:
+            next(trainer.model.parameters()).grad.fill_(math.nan)
+        return loss
+
+    monkeypatch.setattr(RankingTrainer, "training_step", spoil)
+    with pytest.raises(TrainingError, match="Weights are infinite or NaN after step 4"):
+        train(fresh(bert), examples(), tmp_path / "out", config(max_grad_norm=1e9))
+    work = work_folder(tmp_path / "out")
+    assert [path.name for path in work.glob("checkpoint-*")] == ["checkpoint-2"]
+
+
+def test_a_batch_of_one_has_no_negatives(bert, tmp_path):
+    with pytest.raises(UsageError, match="without negatives"):
+        train(fresh(bert), examples(), tmp_path / "out", config(batch_size=1))
+    own = [Example(context=e.context, response=e.response, negatives=("no",)) for e in examples()]
+    train(fresh(bert), own, tmp_path / "out", config(batch_size=1))
+
+
+@pytest.mark.parametrize(
+    ("settings", "records", "message"),
+    [
+        ({"metric": "recall@9"}, dev, "only 5 candidates"),
+        ({"metric": "spearman"}, dev, "for labelled pairs"),
+        ({"metric": "mrr"}, pairs, "cannot give"),
+        ({"schedule": "plateau"}, list, "needs dev data"),
+        ({"trainable": "top"}, dev, None),
+    ],
+)
+def test_metrics_that_the_dev_data_cannot_give(settings, records, message, bert, tmp_path):
+    given, output = config(**settings), tmp_path / "out"
+    if message is None:
+        train(fresh(bert), examples(), output, given, dev=records())
+        return
+    with pytest.raises(UsageError, match=message):
+        train(fresh(bert), examples(), output, given, dev=records())
+    assert not work_folder(output).exists()
+
+
+def test_dev_examples_need_candidates(bert, tmp_path):
+    with pytest.raises(DataError, match="Dev example 1 has no candidates"):
+        train(fresh(bert), examples(), tmp_path / "out", config(), dev=examples())
+
+
+@pytest.mark.parametrize("metric", ["recall@3", "mrr", "recall@2"])
+def test_the_best_checkpoint_by_any_metric(metric, bert, tmp_path):
+    given = config(metric=metric, max_steps=9, evaluations=3, learning_rate=1e-3)
+    result = train(fresh(bert), examples(), tmp_path / "out", given, dev=dev())
+    evaluated = [entry for entry in result.history if f"eval_{metric}" in entry]
+    assert [entry["step"] for entry in evaluated] == [3, 6, 9]
+    best = max(evaluated, key=lambda entry: entry[f"eval_{metric}"])
+    assert result.figures[metric] == best[f"eval_{metric}"]
+    assert result.best_step == best["step"]
+
+
+def test_evaluations_follow_the_epochs_and_the_last_step_is_one(bert, tmp_path):
+    given = config(evaluations_per_epoch=2.0, max_steps=11, batch_size=4)  # 6 steps an epoch
+    result = train(fresh(bert), examples(), tmp_path / "out", given, dev=dev())
+    steps = [entry["step"] for entry in result.history if "eval_mrr" in entry]
+    assert steps == [3, 6, 9, 11]
+
+
+def test_the_card_the_log_and_the_record(bert, tmp_path):
+    source = Provenance(
+        base="some/encoder", train="a.jsonl", recipe="sbert-sts", command="polyrank train --x"
+    )
+    objective = ObjectiveConfig(objective="regression")
+    result = train(
+        fresh(bert),
+        pairs(),
+        tmp_path / "out",
+        config(trainable="top"),
+        objective=objective,
+        dev=pairs(),
+        provenance=source,
+    )
+    card = (tmp_path / "out" / "README.md").read_text(encoding="utf-8")
+    front = yaml.safe_load(card.split("---\n")[1])
+    assert front["base_model"] == "some/encoder"
+    assert front["library_name"] == "polyrank"
+    settings = yaml.safe_load(card.split("```yaml\n")[1].split("```")[0])
+    assert settings["trainable"] == "top"
+    assert settings["objective"] == "regression"
+    record = json.loads((tmp_path / "out" / "training.json").read_text(encoding="utf-8"))
+    said = ["16 labelled pairs", record["identity"]["examples"], "`a.jsonl`", "polyrank train --x"]
+    for words in (*said, "sbert-sts", f"| spearman | {result.figures['spearman']:.4f} |", "cpu:"):
+        assert words in card
+    log = (tmp_path / "out" / "log.jsonl").read_text(encoding="utf-8")
+    lines = [json.loads(line) for line in log.splitlines()]
+    assert lines[0]["step"] == 1
+    assert all({"step", "seconds"} < set(line) for line in lines)
+    assert any("learning_rate" in line and "loss" in line for line in lines)
+    assert lines[-1]["dev_spearman"] == result.history[-2]["eval_spearman"]
+
+
+def test_numbers_that_json_lacks_are_null_in_the_log():
+    assert json.loads(log_text([{"step": 1, "loss": math.nan}])) == {"step": 1, "loss": None}
+
+
+def test_tensorboard_gets_what_is_logged(bert, tmp_path):
+    board = tmp_path / "board"
+    train(fresh(bert), examples(), tmp_path / "out", config(), dev=dev(), tensorboard=board)
+    [events] = (board / "out").iterdir()
+    content = events.read_bytes()
+    assert b"train/loss" in content
+    assert b"dev/recall@1" in content
+
+
+def test_without_tensorboard_the_command_is_named(bert, tmp_path, monkeypatch):
+    monkeypatch.setitem(__import__("sys").modules, "torch.utils.tensorboard", None)
+    with pytest.raises(MissingExtraError, match=r"polyrank\[tensorboard\]"):
+        train(fresh(bert), examples(), tmp_path / "out", config(), tensorboard=tmp_path)
+
+
+def test_everything_can_be_trained_again_after_a_run(bert, tmp_path):
+    model = fresh(bert)
+    train(model, examples(), tmp_path / "out", config(trainable="top"))
+    assert all(parameter.requires_grad for parameter in model.parameters())

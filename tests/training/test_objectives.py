@@ -1,0 +1,308 @@
+"""What is built for which model and records, what is refused, and what each objective minimises."""
+
+import math
+from contextlib import nullcontext
+from dataclasses import replace
+from pathlib import Path
+from typing import get_args
+
+import pytest
+import torch
+from objective_cases import CASES, CLASSES, EXAMPLES, GRADED, run_step, setup_of
+
+from polyrank.config import field_types
+from polyrank.errors import DataError, UsageError
+from polyrank.records import Example, LabelledPair
+from polyrank.training import losses
+from polyrank.training.config import TrainingConfig
+from polyrank.training.objective_config import (
+    OBJECTIVES,
+    RECORDS,
+    ObjectiveConfig,
+    ObjectiveName,
+    automatic,
+    chosen,
+    without_effect,
+)
+from polyrank.training.objectives import build
+from polyrank.training.step import uses_cache
+from tiny_encoders import VARIANTS, load_variant
+
+DOCS = Path(__file__).parents[2] / "docs" / "losses.md"
+TRAINING = TrainingConfig(train_batch_tokens=48, num_negatives=3)
+FITTING = [
+    (variant, case)
+    for variant in ("bi", "poly-learnt", "cross")
+    for case, (name, _, _) in CASES.items()
+    if name in OBJECTIVES[variant.partition("-")[0]]
+]
+
+
+def build_for(variant, folder, records, *, training=TRAINING, own=None, **settings):
+    model = load_variant(variant, folder, **(own or {}))
+    return build(model, records, ObjectiveConfig(**settings), training)
+
+
+@pytest.mark.parametrize(("variant", "case"), FITTING)
+def test_every_objective_trains_every_parameter_and_its_loss_falls(variant, case, bert):
+    module, collator, dataset = setup_of(variant, bert, case)
+    loss, gradients = run_step(module, collator, dataset)
+    untrained = {name for name, _ in module.named_parameters()} - gradients.keys()
+    assert not untrained
+    assert sum(bool(gradient.any()) for gradient in gradients.values()) > 0.9 * len(gradients)
+    if variant != "cross":  # its head has dropout of its own, which is off here
+        assert loss.dtype == torch.float64
+    with torch.no_grad():
+        length = torch.stack([gradient.norm() for gradient in gradients.values()]).norm()
+        for name, parameter in module.named_parameters():
+            parameter -= 1e-3 / length * gradients[name]
+    after, _ = run_step(module, collator, dataset)
+    assert after < loss
+
+
+@pytest.mark.parametrize(("variant", "case"), FITTING)
+def test_the_order_of_a_step_is_no_matter(variant, case, bert):
+    module, collator, dataset = setup_of(variant, bert, case)
+    loss, _ = run_step(module, collator, dataset)
+    turned, _ = run_step(module, collator, dataset, reversed(range(len(dataset))))
+    torch.testing.assert_close(loss, turned, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("variant", ["bi", "poly-learnt"])
+def test_similarities_are_scores_times_the_temperature(variant, bert):
+    module, collator, dataset = setup_of(variant, bert, "regression", temperature=0.05)
+    module.float()
+    loss, _ = run_step(module, collator, dataset)
+    model = module.model.eval()
+    contexts = model.encode_contexts([pair.first for pair in GRADED])
+    candidates = model.encode_candidates([pair.second for pair in GRADED])
+    similarities = 0.05 * model.score_each(contexts, candidates[:, None, :])[:, 0]
+    assert similarities.abs().max() <= 1.001
+    labels = torch.tensor([pair.label for pair in GRADED])
+    torch.testing.assert_close(loss, losses.regression(similarities, labels), rtol=0, atol=1e-5)
+
+
+def test_the_teachers_candidates_are_scored_in_their_order(bert):
+    module, collator, dataset = setup_of("poly-learnt", bert, "kl")
+    loss, _ = run_step(module.float(), collator, dataset)
+    model = module.model.eval()
+    total = 0.0
+    for example in EXAMPLES:
+        texts = [example.response, *example.negatives]
+        scores = model.score(
+            model.encode_contexts([example.context]), model.encode_candidates(texts)
+        )
+        there = torch.ones_like(scores, dtype=torch.bool)
+        total += losses.kl_divergence(scores, torch.tensor([example.scores]), there, 2.0)
+    torch.testing.assert_close(loss, total / len(EXAMPLES), rtol=1e-4, atol=1e-4)
+
+
+def test_triplets_are_distances_of_vectors_that_are_not_normalised(bert):
+    module, collator, dataset = setup_of("bi", bert, "triplet")
+    loss, _ = run_step(module.float(), collator, dataset)
+    plain = load_variant("bi", bert, similarity="dot", max_context_length=20)
+    total, count = 0.0, 0
+    for example in EXAMPLES:
+        context = plain.encode_contexts([example.context])[0]
+        near, *far = (
+            context - plain.encode_candidates([example.response, *example.negatives])
+        ).norm(dim=1)
+        total += sum(max(near - one + 5.0, torch.tensor(0.0)) for one in far)
+        count += len(far)
+    torch.testing.assert_close(loss, total / count, rtol=1e-4, atol=1e-4)
+
+
+def test_negatives_are_everyones(bert):
+    """Another example's negative changes the loss of a context."""
+    few = [replace(example, negatives=()) for example in EXAMPLES[3:6]]
+    more = [replace(few[0], negatives=("sound and screen",)), *few[1:]]
+    results = []
+    for examples in (few, more):
+        setup = build_for("bi", bert, examples)
+        step = setup.collator([setup.dataset[place] for place in range(3)])
+        encoded = {
+            "contexts": torch.eye(3)[:, None, :],
+            "candidates": torch.ones(len(step["texts"]), 3),
+        }
+        results.append(setup.module.loss(encoded, step).item())
+    assert results == pytest.approx([math.log(3), math.log(4)])
+
+
+def test_equal_contexts_are_not_each_others_negatives(bert):
+    examples = [Example(context="print", response=text) for text in ("yes", "no", "thanks")]
+    examples.append(Example(context="boot", response="wifi"))
+    setup = build_for("bi", bert, examples)
+    step = setup.collator([setup.dataset[place] for place in range(4)])
+    encoded = {"contexts": torch.ones(4, 1, 2), "candidates": torch.ones(4, 2)}
+    expected = (3 * math.log(2) + math.log(4)) / 4
+    assert setup.module.loss(encoded, step).item() == pytest.approx(expected)
+
+
+def test_logq_knows_how_often_a_text_is_a_candidate(bert):
+    examples = [
+        Example(context="a", response="yes"),
+        Example(context="b", response="yes"),
+        Example(context="c", response="no", negatives=("thanks", "yes")),
+        Example(context="d", response="boot"),
+    ]
+    setup = build_for("bi", bert, examples, logq=True)
+    step = setup.collator([setup.dataset[place] for place in range(4)])
+    frequencies = step["log_frequencies"][step["identities"]].exp().tolist()
+    assert frequencies == pytest.approx([0.75, 0.75, 0.25, 0.25, 0.25, 0.75])
+    drawing = build_for("bi", bert, examples, logq=True, extra_negatives=3)
+    step = drawing.collator([drawing.dataset[place] for place in range(4)])
+    assert step["log_frequencies"].exp()[:2].tolist() == pytest.approx([1.75, 1.25])
+
+
+def test_a_classifier_is_learnt_beside_the_model_and_is_no_part_of_it(bert, tmp_path):
+    setup = build_for("bi", bert, CLASSES, concatenation="|u-v|")
+    assert setup.objective == "classification"
+    own = {name for name, _ in setup.module.named_parameters() if not name.startswith("model.")}
+    assert own == {"classifier.weight", "classifier.bias"}
+    assert setup.module.classifier.weight.shape == (3, 32)
+    again = build_for("bi", bert, CLASSES, concatenation="|u-v|")
+    assert torch.equal(setup.module.classifier.weight, again.module.classifier.weight)
+    setup.module.model.save_pretrained(tmp_path / "model")
+    assert type(setup.module.model).from_pretrained(tmp_path / "model", device="cpu")
+
+
+@pytest.mark.parametrize(
+    ("architecture", "records", "task", "name"),
+    [
+        ("bi", EXAMPLES, None, "in_batch_softmax"),
+        ("poly", EXAMPLES, None, "in_batch_softmax"),
+        ("cross", EXAMPLES, "rank", "listwise"),
+        ("bi", GRADED, None, "cosent"),
+        ("poly", GRADED, None, "cosent"),
+        ("bi", CLASSES, None, "classification"),
+        ("cross", GRADED, "rank", "binary"),
+        ("cross", GRADED, "regress", "regression"),
+        ("cross", CLASSES, "classify", "classification"),
+        ("cross", CLASSES, None, "classification"),
+        ("cross", GRADED, None, "regression"),
+    ],
+)
+def test_what_auto_stands_for(architecture, records, task, name):
+    assert automatic(architecture, records, task) == name
+
+
+@pytest.mark.parametrize(
+    ("architecture", "records", "settings", "words"),
+    [
+        ("poly", CLASSES, {"objective": "classification"}, "cannot train the architecture poly"),
+        ("cross", GRADED, {"objective": "cosent"}, "cannot train the architecture cross"),
+        ("bi", EXAMPLES, {"objective": "cosent"}, "needs labelled pairs, got examples"),
+        ("bi", GRADED, {"objective": "kl"}, "needs examples .* got labelled pairs"),
+        ("poly", CLASSES, {}, "cannot train the architecture poly"),
+    ],
+)
+def test_an_objective_that_does_not_suit_is_refused(architecture, records, settings, words):
+    with pytest.raises(UsageError, match=words):
+        chosen(ObjectiveConfig(**settings), architecture, records)
+
+
+def test_a_cross_encoder_with_another_task_is_refused(bert):
+    with pytest.raises(UsageError, match="task = rank, not classify"):
+        build_for("cross", bert, EXAMPLES, own={"task": "classify"})
+
+
+@pytest.mark.parametrize(
+    ("variant", "records", "settings", "words"),
+    [
+        ("bi", EXAMPLES[:1], {}, "at least 2 examples with different responses, got 1"),
+        (
+            "bi",
+            [replace(EXAMPLES[0], negatives=())],
+            {"objective": "triplet"},
+            "example 1 has none",
+        ),
+        ("bi", [replace(EXAMPLES[0], scores=None)], {"objective": "kl"}, "example 1 has 0 scores"),
+        (
+            "poly-learnt",
+            [EXAMPLES[0], replace(EXAMPLES[1], scores=(1.0, 2.0))],
+            {"objective": "margin_mse"},
+            "each of the 2 negatives, and example 2 has 2 scores",
+        ),
+        (
+            "bi",
+            [replace(EXAMPLES[0], scores=(1.0, math.nan, 0.0))],
+            {"objective": "kl"},
+            "must be finite",
+        ),
+        ("bi", [*GRADED, replace(GRADED[0], label=3.5)], {}, "from 0 to 1, and pair 12 has 3.5"),
+        ("bi", [*GRADED, replace(GRADED[0], label=math.nan)], {}, "pair 12 has nan"),
+        ("bi", [replace(pair, label=0.5) for pair in GRADED], {}, "the same label"),
+        ("bi", GRADED, {"objective": "classification"}, "whole numbers from 0 on"),
+        ("bi", [replace(CLASSES[0], label=-1)], {}, "whole numbers from 0 on"),
+        ("bi", [CLASSES[0]], {}, "the same class"),
+    ],
+)
+def test_records_that_cannot_be_learnt_from_are_refused(variant, records, settings, words, bert):
+    with pytest.raises(DataError, match=words):
+        build_for(variant, bert, records, **settings)
+
+
+def test_more_classes_than_the_cross_encoder_has_are_refused(bert):
+    pairs = [*CLASSES, LabelledPair(first="a", second="b", label=3)]
+    with pytest.raises(DataError, match="3 classes, 0 to 2, and pair 12 has the label 3"):
+        build_for("cross", bert, pairs, own={"task": "classify"})
+
+
+def test_a_batch_of_one_needs_negatives_of_its_own(bert):
+    training = TrainingConfig(batch_size=1)
+    without = [replace(example, negatives=()) for example in EXAMPLES]
+    with pytest.raises(UsageError, match="batch_size of 1"):
+        build_for("bi", bert, without, training=training)
+    build_for("bi", bert, EXAMPLES, training=training)
+    build_for("bi", bert, without, training=training, extra_negatives=1)
+
+
+def test_settings_without_effect_are_named():
+    assert without_effect(ObjectiveConfig(), "triplet", "bi") == []
+    changed = ObjectiveConfig(
+        symmetric=True, logq=True, margin=2.0, scale=5.0, gradient_cache="always"
+    )
+    assert without_effect(changed, "in_batch_softmax", "bi") == ["margin", "scale"]
+    assert without_effect(changed, "triplet", "bi") == ["symmetric", "logq", "scale"]
+    other = ObjectiveConfig(concatenation="u,v", distillation_temperature=2.0, extra_negatives=1)
+    assert without_effect(other, "classification", "cross") == [
+        "extra_negatives",
+        "concatenation",
+        "distillation_temperature",
+    ]
+    assert "concatenation" not in without_effect(other, "classification", "bi")
+
+
+@pytest.mark.parametrize("name", ["extra_negatives", "margin", "scale", "distillation_temperature"])
+def test_settings_out_of_range_are_refused(name):
+    with pytest.raises(UsageError, match=name):
+        ObjectiveConfig(**{name: -1})
+
+
+@pytest.mark.parametrize(("cache", "used"), [("always", True), ("never", False), ("auto", False)])
+def test_the_gradient_cache_as_it_is_set(cache, used, bert):
+    module, collator, dataset = setup_of("bi", bert, "softmax", cache=cache)
+    step = collator([dataset[0], dataset[1]])
+    assert uses_cache(module, step, nullcontext) is used
+
+
+def test_every_objective_has_its_place():
+    names = set(get_args(ObjectiveName))
+    assert names == set(RECORDS) == {name for fitting in OBJECTIVES.values() for name in fitting}
+    assert set(get_args(field_types(ObjectiveConfig)["objective"])) == names | {"auto"}
+    assert {variant.partition("-")[0] for variant in VARIANTS} == set(OBJECTIVES)
+
+
+@pytest.mark.parametrize("name", get_args(ObjectiveName))
+def test_every_objective_is_documented(name):
+    text = DOCS.read_text(encoding="utf-8")
+    assert f"\n## `{name}`" in text, f"docs/losses.md has no section on {name}"
+    section = text.split(f"\n## `{name}`")[1].split("\n## ")[0]
+    for word in ("**Formula.**", "**For.**", "**Equal to.**", "**Paper.**"):
+        assert word in section, f"docs/losses.md does not say {word} of {name}"
+
+
+def test_every_setting_of_objectives_is_documented():
+    text = DOCS.read_text(encoding="utf-8")
+    for name in ObjectiveConfig.__dataclass_fields__:
+        assert f"`{name}`" in text, f"docs/losses.md says nothing of {name}"
