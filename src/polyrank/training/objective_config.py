@@ -45,9 +45,10 @@ class ObjectiveConfig:
         "margin_mse",
         "kl",
     ] = "auto"
-    """The loss. By itself: on examples, `in_batch_softmax` for bi and poly and `listwise` for
-    cross; on labelled pairs, `classification` of whole numbers and `cosent` of scores for bi and
-    poly, and what its task says for cross. A teacher's scores count only for `margin_mse`, `kl`."""
+    """The loss. By itself: on examples, `in_batch_softmax` for bi, poly and a cross with head =
+    interaction, and `listwise` for other cross-encoders; on labelled pairs, `classification` of
+    whole numbers and `cosent` of scores for bi and poly, and what its task says for cross. A
+    teacher's scores count only for `margin_mse`, `kl`."""
     symmetric: bool = False
     """`in_batch_softmax` also ranks the contexts for each response; the two losses are averaged."""
     logq: bool = False
@@ -98,11 +99,20 @@ OBJECTIVES: dict[str, tuple[ObjectiveName, ...]] = {
         "kl",
     ),
     "poly": ("in_batch_softmax", "regression", "cosent", "margin_mse", "kl"),
-    "cross": ("listwise", "binary", "classification", "regression", "margin_mse", "kl"),
+    "cross": (
+        "listwise",
+        "in_batch_softmax",
+        "binary",
+        "classification",
+        "regression",
+        "margin_mse",
+        "kl",
+    ),
 }
 """The objectives of each architecture."""
 
 TASKS: dict[ObjectiveName, str] = {
+    "in_batch_softmax": "rank",
     "listwise": "rank",
     "binary": "rank",
     "margin_mse": "rank",
@@ -133,10 +143,12 @@ def automatic(
     architecture: str,
     examples: Sequence[Example] | Sequence[LabelledPair],
     task: str | None = None,
+    head: str | None = None,
 ) -> ObjectiveName:
-    """The objective that `auto` stands for; `task` is the cross-encoder's, where it is known."""
+    """The objective that `auto` stands for; `task` and `head` are the cross-encoder's."""
     if records_of(examples) == "examples":
-        return "listwise" if architecture == "cross" else "in_batch_softmax"
+        pairwise = architecture == "cross" and head != "interaction"
+        return "listwise" if pairwise else "in_batch_softmax"
     by_task: dict[str | None, ObjectiveName] = {
         "rank": "binary",
         "classify": "classification",
@@ -155,14 +167,15 @@ def chosen(
     architecture: str,
     examples: Sequence[Example] | Sequence[LabelledPair],
     task: str | None = None,
+    head: str | None = None,
 ) -> ObjectiveName:
-    """The objective of a run.
+    """The objective of a run; `task` and `head` are the cross-encoder's, where they are known.
 
     Raises UsageError where it does not suit the architecture, its task or the records.
     """
     name = config.objective
     if name == "auto":
-        name = automatic(architecture, examples, task)
+        name = automatic(architecture, examples, task, head)
     if name not in OBJECTIVES[architecture]:
         raise UsageError(
             f"The objective {name} cannot train the architecture {architecture}.",
@@ -181,6 +194,12 @@ def chosen(
             f"The objective {name} needs a cross-encoder with task = {TASKS[name]}, not {task}.",
             f"Give --task {TASKS[name]}, or choose an objective for {task}.",
         )
+    if architecture == "cross" and name == "in_batch_softmax" and head not in (None, "interaction"):
+        raise UsageError(
+            "The objective in_batch_softmax needs a cross-encoder that can read texts apart, with "
+            f"head = interaction, not {head}.",
+            "Give --head interaction, or choose listwise.",
+        )
     return name
 
 
@@ -193,6 +212,7 @@ def without_effect(
         fitting = ONLY_FOR.get(field.name, get_args(ObjectiveName))
         unused = objective not in fitting
         unused |= field.name == "concatenation" and architecture != "bi"
+        unused |= field.name == "symmetric" and architecture == "cross"
         if unused and getattr(config, field.name) != field.default:
             names.append(field.name)
     return names

@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from polyrank.models.cross_encoder import CrossEncoder
 from polyrank.models.two_tower import TwoTower
 from polyrank.records import Context, Example
 from polyrank.tokens.batching import Batch, batches
@@ -25,9 +26,9 @@ ABSENT = -1
 
 
 class TwoTowerTexts:
-    """Texts to batches of token ids, as the model reads them."""
+    """Texts to batches of token ids, as the model reads them apart."""
 
-    def __init__(self, model: TwoTower, token_budget: int) -> None:
+    def __init__(self, model: TwoTower | CrossEncoder, token_budget: int) -> None:
         self.texts = model.texts
         self.config = model.config
         self.token_budget = token_budget
@@ -52,7 +53,7 @@ class TwoTowerCollator:
 
     def __init__(
         self,
-        model: TwoTower,
+        model: TwoTower | CrossEncoder,
         token_budget: int,
         *,
         pool: Sequence[str] = (),

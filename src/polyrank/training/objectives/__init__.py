@@ -26,7 +26,12 @@ from polyrank.training.collators.two_tower import log_frequencies
 from polyrank.training.config import TrainingConfig
 from polyrank.training.objective_config import ObjectiveConfig, ObjectiveName, chosen, records_of
 from polyrank.training.objectives.checks import check_examples, check_pairs, num_classes
-from polyrank.training.objectives.cross import CrossDistillation, CrossLabelled, CrossRanking
+from polyrank.training.objectives.cross import (
+    CrossDistillation,
+    CrossInBatch,
+    CrossLabelled,
+    CrossRanking,
+)
 from polyrank.training.objectives.objective import Objective
 from polyrank.training.objectives.two_tower import (
     Distillation,
@@ -67,8 +72,9 @@ def build(
     DataError for records that it cannot be trained on.
     """
     known: Any = examples
-    task = model.config.task if isinstance(model, CrossEncoder) else None
-    name = chosen(objective, model.config.architecture, examples, task)
+    reads_pairs = isinstance(model, CrossEncoder)
+    kind = (model.config.task, model.config.head) if reads_pairs else (None, None)
+    name = chosen(objective, model.config.architecture, examples, *kind)
     if records_of(examples) == "examples":
         check_examples(name, known, objective, training)
     else:
@@ -92,16 +98,7 @@ def for_two_tower(
     """The objective of a bi- or poly-encoder, and its batches."""
     budget = training.train_batch_tokens
     if name == "in_batch_softmax":
-        extra, pool = settings.extra_negatives, responses_of(known)
-        collator = TwoTowerCollator(
-            model,
-            budget,
-            pool=pool,
-            extra_negatives=extra,
-            seed=training.seed,
-            log_frequencies=log_frequencies(known, pool, extra) if settings.logq else None,
-        )
-        return InBatchSoftmax(model, settings), collator
+        return InBatchSoftmax(model, settings), in_batch(model, known, settings, training)
     if name == "triplet":
         return Triplet(model, settings), OwnCandidatesCollator(model, budget)
     if name in ("margin_mse", "kl"):
@@ -117,6 +114,24 @@ def for_two_tower(
     return GradedPairs(model, settings, ordered=name == "cosent"), pairs
 
 
+def in_batch(
+    model: TwoTower | CrossEncoder,
+    known: Sequence[Example],
+    settings: ObjectiveConfig,
+    training: TrainingConfig,
+) -> Collator:
+    """The batches of the in-batch softmax."""
+    extra, pool = settings.extra_negatives, responses_of(known)
+    return TwoTowerCollator(
+        model,
+        training.train_batch_tokens,
+        pool=pool,
+        extra_negatives=extra,
+        seed=training.seed,
+        log_frequencies=log_frequencies(known, pool, extra) if settings.logq else None,
+    )
+
+
 def for_cross(
     model: CrossEncoder,
     name: ObjectiveName,
@@ -126,6 +141,8 @@ def for_cross(
 ) -> tuple[Objective, Collator]:
     """The objective of a cross-encoder, and its batches."""
     budget = training.train_batch_tokens
+    if name == "in_batch_softmax":
+        return CrossInBatch(model, settings), in_batch(model, known, settings, training)
     if name in ("margin_mse", "kl"):
         distillation = CrossDistillation(model, settings, margins=name == "margin_mse")
         return distillation, CrossTeacherCollator(model, budget)

@@ -9,13 +9,15 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 from polyrank.models.cross_encoder import CrossEncoder
-from polyrank.tokens.batching import Batch
+from polyrank.tokens.batching import Batch, mask_of
 from polyrank.training import losses
+from polyrank.training.gather import gather_rows, num_processes
 from polyrank.training.objective_config import ObjectiveConfig, ObjectiveName
 from polyrank.training.objectives.objective import Objective
-from polyrank.training.objectives.two_tower import distilled
+from polyrank.training.objectives.two_tower import distilled, everyones
 
 
 class CrossObjective(Objective):
@@ -30,6 +32,46 @@ class CrossObjective(Objective):
         in_place = {**batch, "rows": torch.arange(count, device=batch["rows"].device)}
         scores: Tensor = self.model([in_place])
         return scores
+
+
+class CrossInBatch(Objective):
+    """The in-batch softmax of a cross-encoder that can read texts apart.
+
+    Its gate has no part in this: the texts of a step are encoded once each, and every context is
+    compared with every candidate token by token. The outputs of a text are filled up with zeros.
+    """
+
+    parts = ("contexts", "candidates")
+    model: CrossEncoder
+
+    def encode(self, part: str, batch: Batch) -> Tensor:
+        """Token outputs (B, L, h), L the most tokens of this side."""
+        config = self.model.config
+        most = config.max_context_length if part == "contexts" else config.max_candidate_length
+        outputs = self.model.tower(batch)
+        with torch.autocast(self.model.device.type, enabled=False):
+            outputs = outputs.to(torch.promote_types(outputs.dtype, torch.float32))
+            outputs = outputs * mask_of(batch)[:, :, None]
+            return functional.pad(outputs, (0, 0, 0, max(most - outputs.shape[1], 0)))
+
+    def share(self, encoded: dict[str, Tensor], step: dict[str, Any]) -> Tensor:
+        """The loss of this process's contexts among the candidates of all processes."""
+        contexts, places = encoded["contexts"], step["identities"]
+        count = len(contexts)
+        texts = everyones(step["texts"][places], count)  # (N,)
+        answered = gather_rows(step["context_texts"])
+        frequencies = None
+        if self.settings.logq:
+            frequencies = everyones(step["log_frequencies"][places], count)
+        head: Any = self.model.head
+        if num_processes() == 1:  # a text that stands twice is compared once
+            scores = head.every(contexts, encoded["candidates"])[:, places]
+        else:
+            scores = head.every(contexts, everyones(encoded["candidates"][places], count))
+        loss = losses.in_batch_softmax(
+            scores, texts, contexts=answered, log_frequencies=frequencies
+        )
+        return self.shared(loss, count)
 
 
 class CrossRanking(CrossObjective):

@@ -1,0 +1,152 @@
+"""Reading two texts at once from where they are read apart, and comparing them token by token.
+
+A pair is laid out as its two texts alone, each with its own special tokens and positions, and the
+attention logits from one text to the other start lowered by a learnt gate. With the gate closed
+the outputs are those of the texts read apart; training opens it as far as it helps. Knows tensors
+and masks; nothing of encoders or tokenisers.
+
+Letters: B pairs or contexts, N candidates, T and U tokens of a context and a candidate, h width.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+from torch.utils.checkpoint import checkpoint
+
+from polyrank.tokens.batching import Batch, mask_of
+
+WEIGHTS = (10.0, 7.5, 3.75)
+"""Initial weights of the cosine of the means and of the best matches of candidate and context
+tokens; together about the scale, 20, of a cosine with temperature 0.05 (docs/log.md)."""
+BLOCK_ROWS = 16
+"""Texts of one block of `every`: sorted by length, so that a block has little padding."""
+KEPT_COSINES = 2**26
+"""Cosines of tokens that are kept for the way back; more are worked out twice."""
+
+
+class Sides(NamedTuple):
+    """Which tokens belong to the context and which to the candidate: (B, T) booleans."""
+
+    context: Tensor
+    candidate: Tensor
+
+
+def sides_of(batch: Batch) -> Sides:
+    """The sides of a batch of pairs, whose `token_type_ids` mark the candidate."""
+    mask, second = mask_of(batch), batch["token_type_ids"].bool()
+    return Sides(mask & ~second, mask & second)
+
+
+def apart(batch: Batch, gate: Tensor, dtype: torch.dtype) -> Batch:
+    """A batch of pairs as an encoder reads it through a gate.
+
+    `position_ids` (B, T) count anew in the candidate; `attention_bias` (B, 1, T, T) in `dtype`
+    adds `gate` to the logits between the two texts and hides the padding.
+    """
+    context, candidate = sides_of(batch)
+    real = context | candidate
+    places = torch.arange(real.shape[1], device=real.device)[None, :]
+    places = (places - candidate * context.sum(dim=1, keepdim=True)) * real  # (B, T)
+    across = candidate[:, None, :, None] != candidate[:, None, None, :]
+    bias = torch.where(across, gate.float(), torch.zeros((), device=real.device))
+    bias = bias.masked_fill(~real[:, None, None, :], torch.finfo(dtype).min)
+    return {
+        "input_ids": batch["input_ids"],
+        "position_ids": places,
+        "attention_bias": bias.to(dtype),
+    }
+
+
+class InteractionHead(nn.Module):
+    """The score of a pair: the cosine of the two means, and of every token's best match.
+
+    Late interaction as in ColBERT (Khattab and Zaharia, 2020), in both directions, with a learnt
+    weight of each token; over outputs that have seen the other text, if they were read together.
+    `gate` is the one that `apart` takes.
+    """
+
+    def __init__(self, width: int, gate: float) -> None:
+        super().__init__()
+        self.weights = nn.Parameter(torch.tensor(WEIGHTS).log())
+        self.importance = nn.Parameter(torch.zeros(2, width))
+        self.gate = nn.Parameter(torch.tensor(float(gate)))
+
+    def forward(self, outputs: Tensor, sides: Sides) -> Tensor:
+        """Outputs (B, T, h) of pairs to scores (B, 1)."""
+        left, right = (mean(outputs, side) for side in sides)
+        tokens = functional.normalize(outputs, dim=-1)
+        cosines = tokens @ tokens.mT  # (B, T, T)
+        there = cosines.masked_fill(~sides.context[:, :, None], -torch.inf).amax(dim=1)
+        back = cosines.masked_fill(~sides.candidate[:, None, :], -torch.inf).amax(dim=2)
+        shares = self.shares(outputs, sides.context, 0), self.shares(outputs, sides.candidate, 1)
+        parts = [
+            (left * right).sum(dim=-1),
+            (there * shares[1]).sum(dim=-1),
+            (back * shares[0]).sum(dim=-1),
+        ]
+        return (torch.stack(parts, dim=-1) * self.weights.exp()).sum(dim=-1, keepdim=True)
+
+    def shares(self, outputs: Tensor, mask: Tensor, side: int) -> Tensor:
+        """How much each token's match counts: (B, T, h) → (B, T), of sum 1."""
+        logits = outputs @ self.importance[side]
+        return logits.masked_fill(~mask, -torch.inf).softmax(dim=-1)
+
+    def every(self, contexts: Tensor, candidates: Tensor) -> Tensor:
+        """Every context against every candidate, read apart: (B, T, h), (N, U, h) → (B, N).
+
+        Tokens that are not there are zeros.
+        """
+        rows, columns = blocks(contexts), blocks(candidates)
+        size = contexts.shape[0] * contexts.shape[1] * candidates.shape[0] * candidates.shape[1]
+        keep = size <= KEPT_COSINES or not torch.is_grad_enabled()
+        lines = []
+        for row, length in rows:
+            line = []
+            for column, width in columns:
+                block = contexts[row, :length], candidates[column, :width]
+                line.append(
+                    self.block(*block)
+                    if keep
+                    else checkpoint(self.block, *block, use_reentrant=False)
+                )
+            lines.append(torch.cat(line, dim=1))
+        scores = torch.cat(lines)
+        order = [
+            torch.argsort(torch.cat([places for places, _ in part])) for part in (rows, columns)
+        ]
+        return scores[order[0]][:, order[1]]
+
+    def block(self, contexts: Tensor, candidates: Tensor) -> Tensor:
+        """`every` of a few texts: (B, T, h), (N, U, h) → (B, N)."""
+        left_mask, right_mask = contexts.any(dim=-1), candidates.any(dim=-1)
+        left, right = mean(contexts, left_mask), mean(candidates, right_mask)
+        cosines = torch.einsum(
+            "bth,nuh->bntu",
+            functional.normalize(contexts, dim=-1),
+            functional.normalize(candidates, dim=-1),
+        )
+        there = cosines.masked_fill(~left_mask[:, None, :, None], -torch.inf).amax(dim=2)
+        back = cosines.masked_fill(~right_mask[None, :, None, :], -torch.inf).amax(dim=3)
+        parts = [
+            left @ right.T,
+            torch.einsum("bnu,nu->bn", there, self.shares(candidates, right_mask, 1)),
+            torch.einsum("bnt,bt->bn", back, self.shares(contexts, left_mask, 0)),
+        ]
+        return (torch.stack(parts, dim=-1) * self.weights.exp()).sum(dim=-1)
+
+
+def mean(outputs: Tensor, mask: Tensor) -> Tensor:
+    """The mean of the marked outputs, of norm 1: (B, T, h), (B, T) → (B, h)."""
+    weights = mask.to(outputs.dtype)[:, None, :]
+    return functional.normalize(torch.bmm(weights, outputs)[:, 0], dim=-1)
+
+
+def blocks(texts: Tensor) -> list[tuple[Tensor, int]]:
+    """Places of texts (N, T, h) sorted by length, some at a time, with the longest's length."""
+    lengths = texts.detach().any(dim=-1).sum(dim=1)
+    order = torch.argsort(lengths, stable=True)
+    return [(part, max(int(lengths[part].max()), 1)) for part in order.split(BLOCK_ROWS)]
