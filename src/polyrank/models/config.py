@@ -95,7 +95,7 @@ class CrossEncoderConfig:
     head: Literal["linear", "pooler", "interaction"] = "linear"
     """From the outputs to the score: one layer; or dense, tanh, out, as published rerankers; or
     token by token, from texts read as a bi-encoder reads them, with a gate between them."""
-    gate: float = -4.0
+    gate: float = -6.0
     """Where the gate of `interaction` starts: what is added to the attention logits between the
     two texts. It is learnt."""
     num_labels: int = 3
