@@ -6,7 +6,8 @@ MRR on the dev examples with their own 20 candidates, by one evaluation, and pai
 training steps (see training_clock). Batch, steps, learning rate of the encoder, its linear schedule
 and warm-up, weight decay, precision and lengths (128 and 64 tokens) are equal; what else a side
 does by itself, such as dropout or how its head starts, is left to it. Cross-encoders of both sides
-see the same pairs: each context's response and the same random wrong ones. The sides take turns.
+see the same pairs: each context's response and the same random wrong ones, in a listwise softmax on
+our side. The sides take turns.
 
 python -m benchmarks.peer_training DATA --output FILE [--seeds 0,1,2 --steps 160 --batch 64
     --data ubuntu_irc,sgd --kind bi|cross --peer-towers one|two --peer-loss bce,listnet]
@@ -40,6 +41,7 @@ from polyrank.models.default_base import default_base
 from polyrank.records import Example
 from polyrank.runtime import set_seed
 from polyrank.training.config import TrainingConfig
+from polyrank.training.objective_config import ObjectiveConfig
 from polyrank.training.run import train
 
 LENGTHS = (128, 64)
@@ -73,6 +75,7 @@ def train_ours(options: argparse.Namespace, examples: list[Example], seed: int) 
         towers = {"shared_towers": options.towers == "one"}
         model = BiEncoder.from_pretrained(default_base(), device="cpu", **settings, **towers)
     else:
+        settings["head"] = options.head
         model = CrossEncoder.from_pretrained(default_base(), device="cpu", **settings)
     config = TrainingConfig(
         batch_size=options.batch,
@@ -82,8 +85,9 @@ def train_ours(options: argparse.Namespace, examples: list[Example], seed: int) 
         evaluations=1,
         seed=seed,
     )
+    objective = ObjectiveConfig(objective="listwise" if options.kind == "cross" else "auto")
     with tempfile.TemporaryDirectory() as folder, training_clock() as clock:
-        train(model, examples, Path(folder) / "model", config, restart=True)
+        train(model, examples, Path(folder) / "model", config, objective=objective, restart=True)
     return model, clock
 
 
@@ -194,6 +198,7 @@ def run(options: argparse.Namespace) -> None:
                     "batch": options.batch,
                     "lr": options.learning_rate,
                     "negatives": options.negatives if cross else None,
+                    "head": options.head if cross and ours else None,
                     "towers": None if cross else options.towers if ours else options.peer_towers,
                     "attention": None if ours else options.peer_attention,
                     "dropout": None if ours else options.peer_dropout,
@@ -216,6 +221,7 @@ def main() -> None:
     parser.add_argument("--negatives", type=int, default=3, help="of each context, for cross")
     parser.add_argument("--learning-rate", type=float, help="5e-5 for bi, 1e-4 for cross")
     parser.add_argument("--towers", choices=("one", "two"), default="two", help="of ours")
+    parser.add_argument("--head", choices=("interaction", "linear"), default="interaction")
     parser.add_argument("--peer-towers", choices=("one", "two"), default="one")
     parser.add_argument("--peer-loss", default="bce,listnet", help="for cross")
     parser.add_argument("--peer-attention", choices=("sdpa", "eager"), default="sdpa")
