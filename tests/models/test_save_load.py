@@ -41,7 +41,8 @@ def reload(model_class, path, **settings):
 
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_scores_are_bit_equal_after_a_round_trip(variant, bert, tmp_path, monkeypatch):
-    model = load_variant(variant, bert, **({} if variant.startswith("cross") else {"projection": 7}))
+    settings = {} if variant.startswith("cross") else {"projection": 7}
+    model = load_variant(variant, bert, **settings)
     expected = scores_of(model, CONTEXTS, TEXTS)
     fingerprint = model.fingerprint()
     model.save_pretrained(tmp_path / "model")

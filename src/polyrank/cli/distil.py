@@ -134,7 +134,7 @@ def distil(options: DistilOptions, output: Output) -> None:
             model = training.load_base(options, device, output)
             training.warn_of_idle(options, records, model, output)
         labelled = processes.from_first(lambda: taught(options, pool, output))
-        training.run(options, model, labelled, dev, output)
+        output.result(training.run(options, model, labelled, dev, output))
     finally:
         processes.part()
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -41,7 +41,10 @@ DEV_CANDIDATES = 20
 class TrainOptions(DataOptions, ModelOptions):
     """Options of `polyrank train`."""
 
-    arch: Literal["bi", "poly", "cross"] = option(help="The architecture.", unless="show_config")
+    arch: Literal["bi", "poly", "cross", "all"] = option(
+        help="The architecture; all is each of the three, in a folder of its name in the output.",
+        unless="show_config",
+    )
     base: str = option(
         help="What to start from: the folder or hub id of an encoder, a sentence-transformers "
         "folder, or a saved polyrank model.",
@@ -123,7 +126,7 @@ def train(options: TrainOptions, output: Output) -> None:
     all processes train one model; docs/training.md explains recipes, settings and processes.
     """
     if options.show_config:
-        show_config(options, options.arch, output)
+        show_config(options, None if options.arch == "all" else options.arch, output)
         return
     output = output if processes.is_first() else Silent(json=output.json)
     device = processes.own_device(options.device)
@@ -131,14 +134,73 @@ def train(options: TrainOptions, output: Output) -> None:
     try:
         with processes.together():
             examples, dev = load_data(options, output)
-            model = load_base(options, device, output)
-            warn_of_idle(options, examples, model, output)
-        run(options, model, examples, dev, output)
+        if options.arch == "all":
+            made = []
+            for one in each_alone(options):
+                kept = None if options.restart else made_before(one, device, examples, dev, output)
+                made.append(kept or train_one(one, device, examples, dev, output))
+            output.say(f"Compare them with: polyrank compare {compared(options)}")
+            output.result({"output": options.output, "models": made})
+        else:
+            output.result(train_one(options, device, examples, dev, output))
     finally:
         processes.part()
 
 
-def run(options: TrainOptions, model: Any, examples: Records, dev: Records, output: Output) -> None:
+def each_alone(options: TrainOptions) -> list[TrainOptions]:
+    """The options of each architecture's own run, without settings of another's model."""
+    return [
+        replace(
+            options,
+            arch=arch,
+            output=options.output / arch,
+            model={k: v for k, v in options.model.items() if k in field_types(CONFIGS[arch])},
+        )
+        for arch in ("bi", "poly", "cross")
+    ]
+
+
+def compared(options: TrainOptions) -> str:
+    """The arguments of the command that compares all three."""
+    models = " ".join(str(one.output) for one in each_alone(options))
+    return f"{models} --data {options.dev or 'FILE'} --output {options.output / 'comparison'}"
+
+
+def made_before(
+    options: TrainOptions, device: str, examples: Records, dev: Records, output: Output
+) -> dict[str, Any] | None:
+    """What --json prints of a model that an earlier call of the same command has finished."""
+    import json
+
+    from polyrank.training.run import RECORD, finished
+
+    if not (options.output / RECORD).is_file():
+        return None
+    model = load_base(options, device, Silent(json=output.json))
+    if not finished(
+        model, examples, options.output, options.training, objective=options.objective, dev=dev
+    ):
+        return None
+    output.say(f"The {ARCHITECTURES[options.arch]} in {options.output} is trained already.")
+    record = json.loads((options.output / RECORD).read_text(encoding="utf-8"))
+    names = ("steps", "pairs", "seconds", "best_step")
+    kept = {name: record[name] for name in names} | {"dev": record["figures"]}
+    return {"output": options.output, "architecture": options.arch, **kept}
+
+
+def train_one(
+    options: TrainOptions, device: str, examples: Records, dev: Records, output: Output
+) -> dict[str, Any]:
+    """Train one model; returns what --json prints of it."""
+    with processes.together():
+        model = load_base(options, device, output)
+        warn_of_idle(options, examples, model, output)
+    return run(options, model, examples, dev, output)
+
+
+def run(
+    options: TrainOptions, model: Any, examples: Records, dev: Records, output: Output
+) -> dict[str, Any]:
     """Train, and say what came of it."""
     from polyrank.training.run import train as train_model
 
@@ -170,17 +232,15 @@ def run(options: TrainOptions, model: Any, examples: Records, dev: Records, outp
     output.say(f"  {options.output}")
     data = options.dev or "FILE"
     output.say(f"Evaluate it with: polyrank evaluate {options.output} --data {data}")
-    output.result(
-        {
-            "output": options.output,
-            "architecture": options.arch,
-            "steps": result.steps,
-            "pairs": result.pairs,
-            "seconds": result.seconds,
-            "best_step": result.best_step,
-            "dev": result.figures,
-        }
-    )
+    return {
+        "output": options.output,
+        "architecture": options.arch,
+        "steps": result.steps,
+        "pairs": result.pairs,
+        "seconds": result.seconds,
+        "best_step": result.best_step,
+        "dev": result.figures,
+    }
 
 
 def place(model: Any) -> str:
