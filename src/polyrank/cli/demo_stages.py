@@ -48,11 +48,6 @@ class Recipe:
     settings: dict[str, Any]
     training: TrainingConfig
 
-    @property
-    def num_contexts(self) -> int:
-        """The contexts that its training reads."""
-        return self.training.batch_size * (self.training.max_steps or 0)
-
 
 @dataclass(frozen=True, kw_only=True)
 class DemoData:
@@ -65,24 +60,17 @@ class DemoData:
 
 
 def recipes(steps: int) -> list[Recipe]:
-    """The demo's four models; `steps` of 64 contexts for the bi- and the poly-encoders.
-
-    The cross-encoder reads every pair anew, so that it gets fewer contexts with fewer negatives.
-    """
-    vectors = TrainingConfig(batch_size=64, max_steps=steps, evaluations=1, seed=SEED)
-    pairs = TrainingConfig(
-        batch_size=16,
-        num_negatives=3,
-        max_steps=round(1.75 * steps),
-        evaluations=1,
-        learning_rate=1e-4,
-        seed=SEED,
-    )
+    """The demo's four models, each trained on `steps` of 64 contexts with in-batch negatives."""
+    training = TrainingConfig(batch_size=64, max_steps=steps, evaluations=1, seed=SEED)
+    kinds: dict[str, tuple[str, dict[str, Any]]] = {
+        "bi": ("bi", {}),
+        "poly-16": ("poly", {"num_codes": 16}),
+        "poly-64": ("poly", {"num_codes": 64}),
+        "cross": ("cross", {"head": "interaction"}),
+    }
     return [
-        Recipe(name="bi", architecture="bi", settings={}, training=vectors),
-        Recipe(name="poly-16", architecture="poly", settings={"num_codes": 16}, training=vectors),
-        Recipe(name="poly-64", architecture="poly", settings={"num_codes": 64}, training=vectors),
-        Recipe(name="cross", architecture="cross", settings={}, training=pairs),
+        Recipe(name=name, architecture=kind, settings=settings, training=training)
+        for name, (kind, settings) in kinds.items()
     ]
 
 
