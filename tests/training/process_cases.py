@@ -20,6 +20,7 @@ COMBINATIONS = {
         ("cross", "binary", ("never",)),
         ("cross", "classification", ("never",)),
         ("cross", "kl", ("always",)),
+        ("cross-interaction", "softmax", ("never",)),
     )
     for cache in caches
 }
