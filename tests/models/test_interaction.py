@@ -23,10 +23,6 @@ def alone(model, sequences):
 
 def by_hand(head, left, right):
     """The score of one pair from its token outputs (T, h) and (U, h), written out."""
-    left, right = (
-        side @ (torch.eye(side.shape[1], dtype=side.dtype) + map_)
-        for side, map_ in zip((left, right), head.maps, strict=True)
-    )
     means = [functional.normalize(side.mean(dim=0), dim=0) for side in (left, right)]
     total = head.weights[0].exp() * (means[0] @ means[1])
     for which, (own, other) in ((1, (right, left)), (2, (left, right))):
@@ -73,7 +69,6 @@ def test_scores_and_gradients_are_those_written_out():
     torch.manual_seed(0)
     head = InteractionHead(6, -2.0).double()
     head.importance.data.normal_()
-    head.maps.data.normal_(std=0.3)
     lengths = [(3, 4), (5, 2), (1, 1)]
     texts = [
         (torch.randn(t, 6, dtype=torch.float64), torch.randn(u, 6, dtype=torch.float64))
@@ -90,7 +85,7 @@ def test_scores_and_gradients_are_those_written_out():
     pairs = head(outputs, Sides(context, candidate))[:, 0]
     expected = torch.stack([by_hand(head, *pair) for pair in texts])
     torch.testing.assert_close(pairs, expected)
-    parameters = [head.weights, head.importance, head.maps]
+    parameters = [head.weights, head.importance]
     got = torch.autograd.grad(pairs.pow(2).sum(), parameters)
     wanted = torch.autograd.grad(expected.pow(2).sum(), parameters)
     for one, other in zip(got, wanted, strict=True):
@@ -102,7 +97,6 @@ def test_every_context_with_every_candidate_as_pair_by_pair():
     torch.manual_seed(1)
     head = InteractionHead(6, -2.0).double()
     head.importance.data.normal_()
-    head.maps.data.normal_(std=0.3)
     lefts = [torch.randn(length, 6, dtype=torch.float64) for length in range(1, 20)]
     rights = [torch.randn(length, 6, dtype=torch.float64) for length in (4, 1, 9)]
     padded = [torch.nn.utils.rnn.pad_sequence(side, batch_first=True) for side in (lefts, rights)]
@@ -118,7 +112,7 @@ def test_every_context_with_every_candidate_as_pair_by_pair():
         ]
     ).view(len(lefts), len(rights))
     torch.testing.assert_close(scores, expected)
-    inputs = [*padded, head.weights, head.importance, head.maps]
+    inputs = [*padded, head.weights, head.importance]
     got = torch.autograd.grad(scores.pow(2).sum(), inputs)
     wanted = torch.autograd.grad(expected.pow(2).sum(), inputs)
     for one, other in zip(got, wanted, strict=True):

@@ -65,41 +65,30 @@ class InteractionHead(nn.Module):
     """The score of a pair: the cosine of the two means, and of every token's best match.
 
     Late interaction as in ColBERT (Khattab and Zaharia, 2020), in both directions, with a learnt
-    weight of each token and a learnt map of each side, since a reply is not like what it replies
-    to; over outputs that have seen the other text, if they were read together. `gate` is the one
-    that `apart` takes.
+    weight of each token; over outputs that have seen the other text, if they were read together.
+    `gate` is the one that `apart` takes.
     """
 
     def __init__(self, width: int, gate: float) -> None:
         super().__init__()
         self.weights = nn.Parameter(torch.tensor(WEIGHTS).log())
         self.importance = nn.Parameter(torch.zeros(2, width))
-        self.maps = nn.Parameter(torch.zeros(2, width, width))
         self.gate = nn.Parameter(torch.tensor(float(gate)))
 
     def forward(self, outputs: Tensor, sides: Sides) -> Tensor:
         """Outputs (B, T, h) of pairs to scores (B, 1)."""
-        contexts, candidates = self.mapped(outputs, 0), self.mapped(outputs, 1)
-        left, right = mean(contexts, sides.context), mean(candidates, sides.candidate)
-        cosines = (
-            functional.normalize(contexts, dim=-1) @ functional.normalize(candidates, dim=-1).mT
-        )  # (B, T, T), context by candidate
+        left, right = (mean(outputs, side) for side in sides)
+        tokens = functional.normalize(outputs, dim=-1)
+        cosines = tokens @ tokens.mT  # (B, T, T)
         there = cosines.masked_fill(~sides.context[:, :, None], -torch.inf).amax(dim=1)
         back = cosines.masked_fill(~sides.candidate[:, None, :], -torch.inf).amax(dim=2)
-        shares = (
-            self.shares(contexts, sides.context, 0),
-            self.shares(candidates, sides.candidate, 1),
-        )
+        shares = self.shares(outputs, sides.context, 0), self.shares(outputs, sides.candidate, 1)
         parts = [
             (left * right).sum(dim=-1),
             (there * shares[1]).sum(dim=-1),
             (back * shares[0]).sum(dim=-1),
         ]
         return (torch.stack(parts, dim=-1) * self.weights.exp()).sum(dim=-1, keepdim=True)
-
-    def mapped(self, outputs: Tensor, side: int) -> Tensor:
-        """The outputs as this side's: (…, h) → (…, h). Zeros stay zeros."""
-        return outputs + outputs @ self.maps[side]
 
     def shares(self, outputs: Tensor, mask: Tensor, side: int) -> Tensor:
         """How much each token's match counts: (B, T, h) → (B, T), of sum 1."""
@@ -111,7 +100,6 @@ class InteractionHead(nn.Module):
 
         Tokens that are not there are zeros.
         """
-        contexts, candidates = self.mapped(contexts, 0), self.mapped(candidates, 1)
         rows, columns = blocks(contexts), blocks(candidates)
         size = contexts.shape[0] * contexts.shape[1] * candidates.shape[0] * candidates.shape[1]
         keep = size <= KEPT_COSINES or not torch.is_grad_enabled()
