@@ -14,7 +14,7 @@ from polyrank.cli.models import load
 from polyrank.cli.options import any_of, flattened, option
 from polyrank.cli.output import Output
 from polyrank.cli.show_config import show_config
-from polyrank.cli.train import DEV_CANDIDATES, TrainOptions
+from polyrank.cli.train import TrainOptions
 from polyrank.errors import UsageError, nearest
 from polyrank.models.config import BiEncoderConfig, PolyEncoderConfig
 from polyrank.retrieval.lexical_config import BM25Config
@@ -130,30 +130,13 @@ def distil(options: DistilOptions, output: Output) -> None:
             )
             options = settled(options, pool, output)
             records = pool if isinstance(pool, list) else list(pool.examples)
-            dev = load_dev(options, output)
+            dev = training.load_dev(options, output)
             model = training.load_base(options, device, output)
             training.warn_of_idle(options, records, model, output)
         labelled = processes.from_first(lambda: taught(options, pool, output))
         output.result(training.run(options, model, labelled, dev, output))
     finally:
         processes.part()
-
-
-def load_dev(options: DistilOptions, output: Output) -> list[Example] | list[LabelledPair]:
-    """The dev records, examples with candidates or labelled pairs."""
-    from polyrank.cli.data import load_records
-    from polyrank.data.formats import RetrievalSet
-    from polyrank.evaluation.sampling import with_sampled_candidates
-
-    if options.dev is None:
-        return []
-    found = load_records(options.dev, options, split=options.dev_split, say=output.say)
-    everything: Any = list(found.examples()) if isinstance(found, RetrievalSet) else found
-    dev = everything[: options.dev_limit]
-    if training.is_pairs(everything):
-        return list(dev)
-    pool = (example.response for example in everything)
-    return with_sampled_candidates(dev, DEV_CANDIDATES, options.training.seed, pool=pool)
 
 
 def require_free(options: DistilOptions) -> None:

@@ -135,10 +135,11 @@ def train(options: TrainOptions, output: Output) -> None:
         with processes.together():
             examples, dev = load_data(options, output)
         if options.arch == "all":
-            made = []
-            for one in each_alone(options):
-                kept = None if options.restart else made_before(one, device, examples, dev, output)
-                made.append(kept or train_one(one, device, examples, dev, output))
+            keep = not options.restart
+            made = [
+                train_one(one, device, examples, dev, output, keep=keep)
+                for one in each_alone(options)
+            ]
             output.say(f"Compare them with: polyrank compare {compared(options)}")
             output.result({"output": options.output, "models": made})
         else:
@@ -166,36 +167,55 @@ def compared(options: TrainOptions) -> str:
     return f"{models} --data {options.dev or 'FILE'} --output {options.output / 'comparison'}"
 
 
-def made_before(
-    options: TrainOptions, device: str, examples: Records, dev: Records, output: Output
+def train_one(
+    options: TrainOptions,
+    device: str,
+    examples: Records,
+    dev: Records,
+    output: Output,
+    *,
+    keep: bool = False,
+) -> dict[str, Any]:
+    """Train one model, unless an earlier call has finished it and `keep` is set.
+
+    Returns what --json prints of it.
+    """
+    with processes.together():
+        model = load_base(options, device, output)
+        record = finished_record(options, model, examples, dev) if keep else None
+        if record is None:
+            warn_of_idle(options, examples, model, output)
+    if record is None:
+        return run(options, model, examples, dev, output)
+    output.say(f"The {ARCHITECTURES[options.arch]} in {options.output} is trained already.")
+    return summary(options, record)
+
+
+def finished_record(
+    options: TrainOptions, model: Any, examples: Records, dev: Records
 ) -> dict[str, Any] | None:
-    """What --json prints of a model that an earlier call of the same command has finished."""
+    """The record of the run in the output, if it is the run that is asked for."""
     import json
 
     from polyrank.training.run import RECORD, finished
 
-    if not (options.output / RECORD).is_file():
-        return None
-    model = load_base(options, device, Silent(json=output.json))
     if not finished(
         model, examples, options.output, options.training, objective=options.objective, dev=dev
     ):
         return None
-    output.say(f"The {ARCHITECTURES[options.arch]} in {options.output} is trained already.")
-    record = json.loads((options.output / RECORD).read_text(encoding="utf-8"))
+    record: dict[str, Any] = json.loads((options.output / RECORD).read_text(encoding="utf-8"))
+    return record
+
+
+def summary(options: TrainOptions, result: Mapping[str, Any]) -> dict[str, Any]:
+    """What --json prints of a trained model."""
     names = ("steps", "pairs", "seconds", "best_step")
-    kept = {name: record[name] for name in names} | {"dev": record["figures"]}
-    return {"output": options.output, "architecture": options.arch, **kept}
-
-
-def train_one(
-    options: TrainOptions, device: str, examples: Records, dev: Records, output: Output
-) -> dict[str, Any]:
-    """Train one model; returns what --json prints of it."""
-    with processes.together():
-        model = load_base(options, device, output)
-        warn_of_idle(options, examples, model, output)
-    return run(options, model, examples, dev, output)
+    return {
+        "output": options.output,
+        "architecture": options.arch,
+        **{name: result[name] for name in names},
+        "dev": result["figures"],
+    }
 
 
 def run(
@@ -232,15 +252,7 @@ def run(
     output.say(f"  {options.output}")
     data = options.dev or "FILE"
     output.say(f"Evaluate it with: polyrank evaluate {options.output} --data {data}")
-    return {
-        "output": options.output,
-        "architecture": options.arch,
-        "steps": result.steps,
-        "pairs": result.pairs,
-        "seconds": result.seconds,
-        "best_step": result.best_step,
-        "dev": result.figures,
-    }
+    return summary(options, vars(result))
 
 
 def place(model: Any) -> str:
@@ -262,21 +274,29 @@ def place(model: Any) -> str:
 def load_data(options: TrainOptions, output: Output) -> tuple[Records, Records]:
     """The training records and the dev records, examples with candidates or labelled pairs."""
     from polyrank.cli import data
-    from polyrank.data.formats.beir import RetrievalSet
-    from polyrank.evaluation.sampling import with_sampled_candidates
 
     examples = data.load_training(
         options.train, options, split=options.train_split, limit=options.limit, say=output.say
     )
+    return examples, load_dev(options, output)
+
+
+def load_dev(options: TrainOptions, output: Output) -> Records:
+    """The dev records, examples with candidates or labelled pairs."""
+    from polyrank.cli import data
+    from polyrank.data.formats.beir import RetrievalSet
+    from polyrank.evaluation.sampling import with_sampled_candidates
+
     if options.dev is None:
-        return examples, []
+        return []
     found = data.load_records(options.dev, options, split=options.dev_split, say=output.say)
     everything: Any = list(found.examples()) if isinstance(found, RetrievalSet) else found
-    dev = everything[: options.dev_limit]
+    dev: Records = everything[: options.dev_limit]
     if is_pairs(everything):
-        return examples, dev
+        return dev
     pool = (example.response for example in everything)
-    return examples, with_sampled_candidates(dev, DEV_CANDIDATES, options.training.seed, pool=pool)
+    drawn: Any = dev
+    return with_sampled_candidates(drawn, DEV_CANDIDATES, options.training.seed, pool=pool)
 
 
 def load_base(options: TrainOptions, device: str, output: Output) -> Any:
