@@ -14,10 +14,10 @@ from torch.nn import functional
 from polyrank.models.cross_encoder import CrossEncoder
 from polyrank.tokens.batching import Batch, mask_of
 from polyrank.training import losses
-from polyrank.training.gather import gather_rows, num_processes
+from polyrank.training.gather import num_processes
 from polyrank.training.objective_config import ObjectiveConfig, ObjectiveName
 from polyrank.training.objectives.objective import Objective
-from polyrank.training.objectives.two_tower import distilled, everyones
+from polyrank.training.objectives.two_tower import distilled, everyones, everyones_texts
 
 
 class CrossObjective(Objective):
@@ -58,11 +58,7 @@ class CrossInBatch(Objective):
         """The loss of this process's contexts among the candidates of all processes."""
         contexts, places = encoded["contexts"], step["identities"]
         count = len(contexts)
-        texts = everyones(step["texts"][places], count)  # (N,)
-        answered = gather_rows(step["context_texts"])
-        frequencies = None
-        if self.settings.logq:
-            frequencies = everyones(step["log_frequencies"][places], count)
+        texts, answered, frequencies = everyones_texts(step, count, logq=self.settings.logq)
         head: Any = self.model.head
         if num_processes() == 1:  # a text that stands twice is compared once
             scores = head.every(contexts, encoded["candidates"])[:, places]

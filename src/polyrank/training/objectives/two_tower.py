@@ -81,11 +81,7 @@ class InBatchSoftmax(TwoTowerObjective):
         """The loss of this process's contexts among the candidates of all processes."""
         contexts, columns = encoded["contexts"], encoded["candidates"][step["identities"]]
         count = len(contexts)
-        texts = everyones(step["texts"][step["identities"]], count)  # (N,)
-        answered = gather_rows(step["context_texts"])  # (R,)
-        frequencies = None
-        if self.settings.logq:
-            frequencies = everyones(step["log_frequencies"][step["identities"]], count)
+        texts, answered, frequencies = everyones_texts(step, count, logq=self.settings.logq)
         candidates = everyones(columns, count)  # (N, d)
         scores = self.scores(contexts, candidates)
         loss = losses.in_batch_softmax(
@@ -99,6 +95,21 @@ class InBatchSoftmax(TwoTowerObjective):
             responses = texts[: len(answered)]
             loss = (loss + losses.in_batch_softmax(turned, answered, contexts=responses)) / 2
         return self.shared(loss, count)
+
+
+def everyones_texts(
+    step: dict[str, Any], count: int, *, logq: bool
+) -> tuple[Tensor, Tensor, Tensor | None]:
+    """What the in-batch softmax knows of the texts of all processes, this one's `count` first.
+
+    The identities of the candidates (N,), of the contexts that the responses answer (R,) and, if
+    asked, the log frequencies of the candidates (N,).
+    """
+    places = step["identities"]
+    texts = everyones(step["texts"][places], count)
+    answered = gather_rows(step["context_texts"])
+    frequencies = everyones(step["log_frequencies"][places], count) if logq else None
+    return texts, answered, frequencies
 
 
 def everyones(columns: Tensor, count: int) -> Tensor:
