@@ -77,14 +77,12 @@ def label(
             blocks = work.blocks(proposers, 0, block_size, progress)
             return required([example for found, _ in blocks for example in found])
     kept = LabelStore(store, work.identity())
-    if relabel:
-        kept.discard()
-    if kept.complete():
-        say(f"The teacher's scores are those in {kept.path}.")
-    else:
-        with kept.writing(relabel=relabel) as journal:
-            work.write(journal, block_size, progress, say)
-    return required([example_of(line) for line in kept.lines()])
+    lines = kept.filled(
+        lambda journal: work.write(journal, block_size, progress, say),
+        relabel=relabel,
+        found=lambda: say(f"The teacher's scores are those in {kept.path}."),
+    )
+    return required([example_of(line) for line in lines])
 
 
 class Labelling:

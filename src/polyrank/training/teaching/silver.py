@@ -58,14 +58,12 @@ def silver_pairs(
             blocks = work.blocks(proposers, 0, block_size, progress)
             return required([pair for found, _ in blocks for pair in found])
     kept = LabelStore(store, work.identity())
-    if relabel:
-        kept.discard()
-    if kept.complete():
-        say(f"The silver pairs are those in {kept.path}.")
-    else:
-        with kept.writing(relabel=relabel) as journal:
-            work.write(journal, block_size, progress, say)
-    return required([pair_of(line) for line in kept.lines()])
+    lines = kept.filled(
+        lambda journal: work.write(journal, block_size, progress, say),
+        relabel=relabel,
+        found=lambda: say(f"The silver pairs are those in {kept.path}."),
+    )
+    return required([pair_of(line) for line in lines])
 
 
 class Silver:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -81,6 +81,22 @@ class LabelStore:
             yield journal
             write_text(self.description, json.dumps(self.identity, indent=2) + "\n")
             journal.finish(path)
+
+    def filled(
+        self, write: Callable[[Journal], None], *, relabel: bool, found: Callable[[], None]
+    ) -> Iterator[str]:
+        """The lines of the store, after `write` has added to the journal what is missing.
+
+        `relabel` begins anew; `found` is called where the labels are all there already.
+        """
+        if relabel:
+            self.discard()
+        if self.complete():
+            found()
+        else:
+            with self.writing(relabel=relabel) as journal:
+                write(journal)
+        return self.lines()
 
     def lines(self) -> Iterator[str]:
         """Yield the labels, line by line."""
