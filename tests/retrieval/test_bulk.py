@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from polyrank.errors import DataError, IndexFolderError, UsageError
+from polyrank.retrieval import bulk as bulk_module
 from polyrank.retrieval import survey as survey_module
 from polyrank.retrieval.bulk import BulkEncoder, encode_part
 from polyrank.retrieval.index import Index
@@ -188,6 +189,29 @@ encode_part(model, "candidates.jsonl", "parts", 2, 1, layout=Layout(block_rows=1
     uninterrupted = tmp_path / "other"
     encode_all(source, uninterrupted, 2)
     assert contents(parts) == contents(uninterrupted)
+
+
+@pytest.mark.parametrize("moved_aside", [False, True])
+def test_what_a_kill_after_the_last_byte_leaves_is_removed(
+    source, parts, tmp_path, monkeypatch, moved_aside
+):
+    clear_away = bulk_module.clear_away
+
+    def killed(work, folder):
+        if moved_aside:
+            old = parts / ".part-00000.old-abc"
+            old.mkdir()
+            work.rename(old / work.name)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(bulk_module, "clear_away", killed)
+    with pytest.raises(KeyboardInterrupt):
+        encode_part(HashModel(), source, parts, 2, 0, layout=SMALL)
+    monkeypatch.setattr(bulk_module, "clear_away", clear_away)
+    left = ".part-00000.old-abc" if moved_aside else ".part-00000.encoding"
+    assert names(parts) == [left, "part-00000", "source.json"]
+    assert encode_part(HashModel(), source, parts, 2, 0, layout=SMALL).state == "there"
+    assert names(parts) == ["part-00000", "source.json"]
 
 
 def test_two_processes_do_not_encode_one_part(source, parts):

@@ -20,9 +20,11 @@ from polyrank.errors import DataError, UsageError, nearest
 from polyrank.retrieval.source import Candidates
 from polyrank.retrieval.store.build import (
     JOURNAL,
+    clear_away,
     encode_shards,
     flush,
     remove_leftovers,
+    replaced,
     resumable,
 )
 from polyrank.retrieval.store.checksums import file_records
@@ -44,7 +46,7 @@ from polyrank.retrieval.store.shard import Shard
 from polyrank.retrieval.store.writing import require_space, shard_record, write_texts
 from polyrank.retrieval.survey import survey
 from polyrank.retrieval.vector_model import VectorModel, require_vectors
-from polyrank.storage import discard, exclusive, storage_errors, swap_folders
+from polyrank.storage import exclusive, storage_errors, swap_folders
 
 State = Literal["encoded", "there", "busy"]
 """encoded: by this call. there: it was finished before. busy: another process encodes it."""
@@ -137,17 +139,20 @@ class BulkEncoder:
                 f"Parts are counted from 0: give one from 0 to {self.job.num_parts - 1}.",
             )
         folder = part_folder(self.output, index)
-        if not folder.exists():
-            work = part_work(self.output, index)
+        work = part_work(self.output, index)
+        if not folder.exists() or work.exists() or replaced(folder):
             with contextlib.ExitStack() as held:
                 try:
                     held.enter_context(exclusive(work / LOCK, "busy", "wait"))
                 except UsageError:
-                    return self._became(index, "busy")
-                if not folder.exists():
-                    self._write(index, work, folder)
-                    return self._became(index, "encoded")
-                discard(work, folder)  # another process has just finished it
+                    if not folder.exists():
+                        return self._became(index, "busy")
+                else:
+                    if not folder.exists():
+                        self._write(index, work, folder)
+                        return self._became(index, "encoded")
+                    # another process has just finished it, or was killed when it had
+                    clear_away(work, folder)
         require_same_job(folder, read_part(folder).job, self.job)
         return self._became(index, "there")
 
@@ -172,7 +177,7 @@ class BulkEncoder:
             flush(fresh)
             with storage_errors(folder):
                 swap_folders(fresh, folder)
-        discard(work, folder)
+        clear_away(work, folder)
 
     def _write_texts(self, index: int, fresh: Path) -> list[Shard]:
         start, stop = self.job.rows_of(index)

@@ -109,9 +109,14 @@ def build_folder(
 
 def clear_away(work: Path, path: Path) -> None:
     """Remove what is no longer needed beside `path`."""
-    for stale in path.parent.glob(f".{glob.escape(path.name)}.old-*"):
-        shutil.rmtree(stale, ignore_errors=True)  # a swap was killed halfway
+    for stale in replaced(path):
+        shutil.rmtree(stale, ignore_errors=True)
     discard(work, path)
+
+
+def replaced(path: Path) -> list[Path]:
+    """The folders that a killed process was about to remove beside `path`."""
+    return list(path.parent.glob(f".{glob.escape(path.name)}.old-*"))
 
 
 @contextlib.contextmanager
