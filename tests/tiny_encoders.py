@@ -187,7 +187,7 @@ def load_variant(variant, folder, *, dtype="float32", **settings):
             if isinstance(model, CrossEncoder):
                 for parameter in model.head.parameters():
                     parameter.normal_(std=0.3)
-            elif model.candidate_tower is not None:
+            if model.candidate_tower is not None:
                 for parameter in model.candidate_tower.parameters():
                     parameter.add_(0.02 * torch.randn_like(parameter))
     return model

@@ -8,7 +8,8 @@ from torch.nn import functional
 
 from polyrank.errors import UsageError
 from polyrank.models.cross_encoder import CrossEncoder
-from polyrank.models.interaction import InteractionHead, Sides, apart
+from polyrank.models.interaction import InteractionHead, Sides, apart, sides_of
+from polyrank.models.sides import side_by_side
 from polyrank.tokens.batching import batches, mask_of
 from tiny_encoders import TEXTS, load_variant
 
@@ -16,9 +17,15 @@ CONTEXTS = ["how do i read a file", "", ["hello", "no sound", "old kernel"], "ye
 CLOSED = -1e4
 
 
-def alone(model, sequences):
+def alone(tower, model, sequences):
     """The outputs of each sequence read by itself."""
-    return [model.tower(batches([ids], model.texts.pad_id)[0])[0] for ids in sequences]
+    return [tower(batches([ids], model.texts.pad_id)[0])[0] for ids in sequences]
+
+
+def joint(model, batch):
+    """The outputs of pairs read together."""
+    with side_by_side(model.tower, model.candidate_tower, sides_of(batch).candidate):
+        return model.tower(apart(batch, model.head.gate, torch.float32))
 
 
 def by_hand(head, left, right):
@@ -44,8 +51,9 @@ def test_with_the_gate_closed_texts_are_read_apart(family, encoder_folder):
     ids, sides = model.encode_pairs(CONTEXTS, TEXTS[: len(CONTEXTS)])
     (batch,) = batches(ids, model.texts.pad_id, segments=sides)
     with torch.no_grad():
-        outputs = model.tower(apart(batch, model.head.gate, torch.float32))
-        expected = zip(alone(model, contexts), alone(model, candidates), strict=True)
+        outputs = joint(model, batch)
+        read = alone(model.tower, model, contexts), alone(model.candidate_tower, model, candidates)
+        expected = zip(*read, strict=True)
         for row, pair in zip(torch.argsort(batch["rows"]), expected, strict=True):
             together = torch.cat(pair)
             torch.testing.assert_close(
@@ -60,9 +68,110 @@ def test_with_the_gate_open_each_text_changes_the_other(family, encoder_folder):
     ids, sides = model.encode_pairs(["hello", "hello"], ["no sound", "old kernel"])
     (batch,) = batches(ids, model.texts.pad_id, segments=sides)
     with torch.no_grad():
-        outputs = model.tower(apart(batch, model.head.gate, torch.float32))
+        outputs = joint(model, batch)
     length = len(model.texts.contexts(["hello"], 20)[0])
     assert (outputs[0, :length] - outputs[1, :length]).abs().max() > 1e-3
+
+
+def layer_by_layer(towers, sides, gate):
+    """The outputs of a pair, each side's tokens through its own BERT, from the formulas alone."""
+    states = [
+        tower.encoder.embeddings(input_ids=ids) for tower, ids in zip(towers, sides, strict=True)
+    ]
+    lengths = [len(ids[0]) for ids in sides]
+    heads = towers[0].encoder.config.num_attention_heads
+    blocks = [
+        [torch.full((one, other), gate if one_side != other_side else 0.0)
+         for other_side, other in enumerate(lengths)]
+        for one_side, one in enumerate(lengths)
+    ]  # fmt: skip
+    bias = torch.cat([torch.cat(row, dim=1) for row in blocks])
+    for number in range(towers[0].encoder.config.num_hidden_layers):
+        layers = [tower.encoder.encoder.layer[number] for tower in towers]
+
+        def across(name, layers=layers, states=states):
+            parts = [
+                getattr(layer.attention.self, name)(state)
+                for layer, state in zip(layers, states, strict=True)
+            ]
+            return torch.cat(parts, dim=1)[0].unflatten(-1, (heads, -1)).transpose(0, 1)
+
+        query, key, value = across("query"), across("key"), across("value")
+        logits = query @ key.mT / query.shape[-1] ** 0.5 + bias
+        mixed = (logits.softmax(-1) @ value).transpose(0, 1).flatten(1)[None]
+        attended = mixed.split(lengths, dim=1)
+        middle = [
+            layer.attention.output(part, state)
+            for layer, part, state in zip(layers, attended, states, strict=True)
+        ]
+        states = [
+            layer.output(layer.intermediate(state), state)
+            for layer, state in zip(layers, middle, strict=True)
+        ]
+    return torch.cat(states, dim=1)[0]
+
+
+def test_each_side_is_read_by_its_own_tower_and_both_attend_to_each_other(bert):
+    model = load_variant("cross-interaction", bert)
+    model.head.gate.data.fill_(-0.5)
+    towers = model.tower, model.candidate_tower
+    for tower in towers:
+        tower.encoder.set_attn_implementation("eager")
+    ids, marks = model.encode_pairs(["how do i read a file", "yes"], ["no sound", "old kernel"])
+    (batch,) = batches(ids, model.texts.pad_id, segments=marks)
+    outputs = joint(model, batch)
+    for row, number in enumerate(batch["rows"].tolist()):
+        pair = torch.tensor(ids[number])
+        second = torch.tensor(marks[number], dtype=torch.bool)
+        sides = [pair[~second][None], pair[second][None]]
+        expected = layer_by_layer(towers, sides, -0.5)
+        torch.testing.assert_close(outputs[row, : len(pair)], expected, atol=2e-5, rtol=1e-4)
+        parameters = [
+            tower.encoder.encoder.layer[0].attention.self.query.weight for tower in towers
+        ]
+        got = torch.autograd.grad(
+            outputs[row, : len(pair)].pow(3).sum(), parameters, retain_graph=True
+        )
+        wanted = torch.autograd.grad(expected.pow(3).sum(), parameters)
+        for one, other in zip(got, wanted, strict=True):
+            torch.testing.assert_close(one, other, atol=1e-4, rtol=1e-3)
+            assert one.abs().max() > 1e-4
+
+
+def test_a_tower_is_its_own_again_after_a_pass_and_after_an_error(bert):
+    model = load_variant("cross-interaction", bert)
+    before = model.score_pairs([("hello", "no sound")])
+    with (
+        pytest.raises(RuntimeError),
+        side_by_side(model.tower, model.candidate_tower, torch.zeros(1, 3, dtype=torch.bool)),
+    ):
+        model.tower(batches([[5, 6, 7, 8]], 0)[0])
+    assert torch.equal(model.score_pairs([("hello", "no sound")]), before)
+    assert not any(module._forward_hooks for module in model.modules())
+
+
+def test_one_tower_for_both_sides(bert, tmp_path):
+    model = load_variant("cross-interaction", bert, shared_towers=True)
+    assert model.candidate_tower is None
+    model.save_pretrained(tmp_path / "one")
+    pairs = [("hello", "no sound"), ("yes", "old kernel")]
+    with pytest.raises(UsageError, match="made with shared_towers = True, not False"):
+        CrossEncoder.from_pretrained(tmp_path / "one", shared_towers=False)
+    again = CrossEncoder.from_pretrained(tmp_path / "one", device="cpu", dtype="float32")
+    assert torch.equal(again.score_pairs(pairs), model.score_pairs(pairs))
+    with pytest.raises(UsageError, match="shared_towers must be true with head = linear"):
+        CrossEncoder.from_pretrained(bert, head="linear", shared_towers=False)
+
+
+def test_two_towers_that_are_alike_read_as_one(bert):
+    two = CrossEncoder.from_pretrained(
+        bert, head="interaction", gate=-1.0, device="cpu", dtype="float32"
+    )
+    one = CrossEncoder.from_pretrained(
+        bert, head="interaction", gate=-1.0, shared_towers=True, device="cpu", dtype="float32"
+    )
+    pairs = [(context, text) for context in CONTEXTS for text in TEXTS[:5]]
+    torch.testing.assert_close(two.score_pairs(pairs), one.score_pairs(pairs))
 
 
 def test_scores_and_gradients_are_those_written_out():
@@ -137,8 +246,8 @@ def test_read_apart_it_scores_as_through_a_closed_gate(bert):
     contexts = model.texts.contexts(CONTEXTS, config.max_context_length)
     candidates = model.texts.candidates(TEXTS, config.max_candidate_length)
     padded = [
-        torch.nn.utils.rnn.pad_sequence(alone(model, side), batch_first=True)
-        for side in (contexts, candidates)
+        torch.nn.utils.rnn.pad_sequence(alone(tower, model, side), batch_first=True)
+        for tower, side in ((model.tower, contexts), (model.candidate_tower, candidates))
     ]
     with torch.no_grad():
         expected = model.head.every(*padded)

@@ -58,6 +58,10 @@ def test_cross_from_bi_takes_the_context_tower(shared, bert, tmp_path):
     cross = CrossEncoder.from_pretrained(tmp_path / "bi", **CPU)
     assert_equal(weights_of(cross, "tower"), weights_of(bi, "context_tower"))
     assert cross.config.max_candidate_length <= 20
+    pair = CrossEncoder.from_pretrained(tmp_path / "bi", head="interaction", **CPU)
+    assert_equal(weights_of(pair, "tower"), weights_of(bi, "context_tower"))
+    second = "context_tower" if shared else "candidate_tower"
+    assert_equal(weights_of(pair, "candidate_tower"), weights_of(bi, second))
     assert cross.config.max_context_length + cross.config.max_candidate_length <= 60
     assert cross.config.reduction == CrossEncoder.from_pretrained(bert, **CPU).config.reduction
     assert cross.score("hello", TEXTS).isfinite().all()

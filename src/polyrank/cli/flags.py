@@ -122,7 +122,11 @@ def union(
         shown = ""
         if len(defaults) > 1:
             pairs = zip(labels[name], flags, strict=True)
-            shown = f" Default: {', '.join(f'{flag.default} for {who}' for who, flag in pairs)}."
+            each = [
+                f"{'by itself' if flag.default is None else flag.default} for {who}"
+                for who, flag in pairs
+            ]
+            shown = f" Default: {', '.join(each)}."
         yield replace(
             flags[0],
             type=expected,

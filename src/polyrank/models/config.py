@@ -95,6 +95,9 @@ class CrossEncoderConfig:
     head: Literal["linear", "pooler", "interaction"] = "linear"
     """From the outputs to the score: one layer; or dense, tanh, out, as published rerankers; or
     token by token, from texts read as a bi-encoder reads them, with a gate between them."""
+    shared_towers: bool | None = None
+    """One encoder for both texts; or one for each, which `interaction` has by itself and other
+    heads cannot have."""
     gate: float = -6.0
     """Where the gate of `interaction` starts: what is added to the attention logits between the
     two texts. It is learnt."""
@@ -110,8 +113,13 @@ class CrossEncoderConfig:
     """Tokens of the candidate inside the pair; the first survive."""
 
     def __post_init__(self) -> None:
+        if self.shared_towers is None:
+            object.__setattr__(self, "shared_towers", self.head != "interaction")
         if self.head == "interaction":
             require(self.task == "rank", "task", "rank with head = interaction", self.task)
+        else:
+            known = f"true with head = {self.head}"
+            require(bool(self.shared_towers), "shared_towers", known, self.shared_towers)
         require(self.num_labels > 1, "num_labels", "at least 2", self.num_labels)
         require(0 <= self.head_dropout < 1, "head_dropout", "from 0 to below 1", self.head_dropout)
         for name in ("max_context_length", "max_candidate_length"):

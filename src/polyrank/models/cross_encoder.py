@@ -1,10 +1,12 @@
-"""The cross-encoder: both texts through one encoder at once, which has no vectors to keep.
+"""The cross-encoder: both texts read at once, so that there are no vectors to keep.
 
 Letters: B pairs of a batch, T tokens, h width of the encoder, n pairs, L labels.
 """
 
 from __future__ import annotations
 
+import contextlib
+import copy
 from collections.abc import Sequence
 
 import torch
@@ -17,6 +19,7 @@ from polyrank.models.config import CrossEncoderConfig
 from polyrank.models.heads import DenseHead, PoolerHead, ScoreHead
 from polyrank.models.interaction import InteractionHead, apart, sides_of
 from polyrank.models.pooling import reduce
+from polyrank.models.sides import side_by_side
 from polyrank.records import Context, Hit
 from polyrank.tokens.batching import Batch, in_order, mask_of
 from polyrank.tokens.tokenizer import TextTokenizer, newest
@@ -30,7 +33,7 @@ class CrossEncoder(Model):
 
     config: CrossEncoderConfig
     architecture = "cross"
-    tower_names = ("tower",)
+    tower_names = ("tower", "candidate_tower")
 
     def __init__(
         self, backbone: Backbone, tokenizer: TextTokenizer, config: CrossEncoderConfig
@@ -38,6 +41,7 @@ class CrossEncoder(Model):
         super().__init__(tokenizer)
         self.config = config
         self.tower = backbone
+        self.candidate_tower = None if config.shared_towers else copy.deepcopy(backbone)
         self.head: nn.Module
         if self.compares:
             backbone.require_places()
@@ -77,14 +81,20 @@ class CrossEncoder(Model):
         ids = [pair[0] or [self.texts.pad_id] for pair in pairs]
         return ids, [pair[1] or [0] for pair in pairs] if self.tower.has_segments else None
 
-    def read(self, tower: nn.Module, head: nn.Module, batch: Batch) -> Tensor:
+    def read(
+        self, tower: nn.Module, candidate_tower: nn.Module | None, head: nn.Module, batch: Batch
+    ) -> Tensor:
         """A batch of pairs to (B,), or to (B, L) for classes, in float32 from the outputs on.
 
-        `tower` and `head` are the model's own or copies of them made for inference.
+        The modules are the model's own or copies of them made for inference.
         """
         if isinstance(head, InteractionHead):
             dtype = next(tower.parameters()).dtype
-            outputs = tower(apart(batch, head.gate, dtype))
+            with contextlib.ExitStack() as reading:
+                if candidate_tower is not None:
+                    seconds = sides_of(batch).candidate
+                    reading.enter_context(side_by_side(tower, candidate_tower, seconds))
+                outputs = tower(apart(batch, head.gate, dtype))
         else:
             outputs = tower(batch)
         with torch.autocast(self.device.type, enabled=False):
@@ -96,7 +106,8 @@ class CrossEncoder(Model):
 
     def forward(self, pairs: list[Batch]) -> Tensor:
         """Scores with gradients, of batches cut by length: (n,), or (n, L) for classes."""
-        return in_order([self.read(self.tower, self.head, batch) for batch in pairs], pairs)
+        modules = self.tower, self.candidate_tower, self.head
+        return in_order([self.read(*modules, batch) for batch in pairs], pairs)
 
     def score_pairs(
         self, pairs: Sequence[tuple[Context, str]], *, progress: bool = False
@@ -104,14 +115,16 @@ class CrossEncoder(Model):
         """The score of each (context, candidate): (n,), float32; logits (n, L) for classes."""
         refuse_bare_text(pairs, "pairs")
         head = self.for_inference("head", dtype=torch.float32)
-        tower = self.for_inference("tower")
+        tower, second = self.for_inference("tower"), None
+        if self.candidate_tower is not None:
+            second = self.for_inference("candidate_tower")
         ids, segments = self.encode_pairs([pair[0] for pair in pairs], [pair[1] for pair in pairs])
         classes = (self.config.num_labels,) if self.config.task == "classify" else ()
         scores = torch.zeros(len(ids), *classes)
         described = "Scoring pairs" if progress else None
         with torch.inference_mode():
             for rows, batch in self.batched(ids, segments, description=described):
-                scores[rows.cpu()] = self.read(tower, head, batch).cpu()
+                scores[rows.cpu()] = self.read(tower, second, head, batch).cpu()
         return scores
 
     def score(self, context: Context, candidates: Sequence[str]) -> Tensor:

@@ -46,9 +46,11 @@ class CrossInBatch(Objective):
 
     def encode(self, part: str, batch: Batch) -> Tensor:
         """Token outputs (B, L, h), L the most tokens of this side."""
-        config = self.model.config
-        most = config.max_context_length if part == "contexts" else config.max_candidate_length
-        outputs = self.model.tower(batch)
+        model, config = self.model, self.model.config
+        tower, most = model.tower, config.max_context_length
+        if part == "candidates":
+            tower, most = model.candidate_tower or model.tower, config.max_candidate_length
+        outputs = tower(batch)
         with torch.autocast(self.model.device.type, enabled=False):
             outputs = outputs.to(torch.promote_types(outputs.dtype, torch.float32))
             outputs = outputs * mask_of(batch)[:, :, None]
