@@ -1,0 +1,1 @@
+"""From dumps, logs and documents to a corpus: a folder of Parquet files that tasks draw from."""
