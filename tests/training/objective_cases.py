@@ -3,6 +3,7 @@
 import contextlib
 
 import torch
+from corpus_cases import pretraining_of
 
 from polyrank.records import Example, LabelledPair
 from polyrank.training.config import TrainingConfig
@@ -49,6 +50,10 @@ TASKS = {"classification": {"task": "classify"}, "regression": {"task": "regress
 
 def setup_of(variant, folder, case, *, cache="never", batch_tokens=48, **settings):
     """What trains a tiny model on a case, in float64 where the model can, without dropout."""
+    if case == "corpus":
+        setup, _, _ = pretraining_of(folder, cache=cache, **settings)
+        set_dropout(setup.module, 0.0)
+        return setup.module.train(), setup.collator, setup.dataset
     name, records, own = CASES[case]
     if variant.startswith("cross"):
         settings = TASKS.get(name, {}) | settings

@@ -24,3 +24,6 @@ COMBINATIONS = {
     )
     for cache in caches
 }
+COMBINATIONS["bi-corpus-never"] = ("bi", "corpus", "never", {})
+COMBINATIONS["bi-corpus-always"] = ("bi", "corpus", "always", {})
+COMBINATIONS["bi-corpus-one-sided"] = ("bi", "corpus", "never", {"one_sided": True})

@@ -77,10 +77,13 @@ class TextTokenizer:
         room = self._room(max_length)
         return [self._wrap(newest(ids, room)) for ids in self.encode_turns(contexts)]
 
-    def candidates(self, texts: Sequence[str], max_length: int) -> list[list[int]]:
-        """Candidates with special tokens, at most `max_length` tokens each, cut on the right."""
+    def candidates(self, texts: Sequence[Context], max_length: int) -> list[list[int]]:
+        """Candidates with special tokens, at most `max_length` tokens each, cut on the right.
+
+        A title and its text are joined by the separator.
+        """
         room = self._room(max_length)
-        return [self._wrap(ids[:room]) for ids in self.encode(texts)]
+        return [self._wrap(ids[:room]) for ids in self.encode_turns(texts)]
 
     def join(self, context: list[int], candidate: list[int]) -> tuple[list[int], list[int]]:
         """A pair of bare token ids with special tokens, and its segment ids."""

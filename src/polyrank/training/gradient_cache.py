@@ -21,7 +21,7 @@ from torch import Tensor
 
 from polyrank.models.base import Model
 from polyrank.tokens.batching import Batch, in_order
-from polyrank.training.objectives.objective import Objective
+from polyrank.training.objectives.objective import Objective, present
 
 Autocast = Callable[[], AbstractContextManager[Any]]
 CPU_SHARE, DEVICE_SHARE = 0.25, 0.5
@@ -36,7 +36,7 @@ def cached_backward(objective: Objective, step: dict[str, Any], autocast: Autoca
     device = objective.model.device
     with torch.no_grad(), autocast():
         vectors, states = {}, {}
-        for part in objective.parts:
+        for part in present(objective, step):
             batches: list[Batch] = step[part]
             states[part] = [RandomState(device) for _ in batches]
             rows = []
@@ -50,7 +50,7 @@ def cached_backward(objective: Objective, step: dict[str, Any], autocast: Autoca
     after = RandomState(device)
     after.keep()
     with autocast():
-        for part in objective.parts:
+        for part in present(objective, step):
             gradient = vectors.pop(part).grad
             assert gradient is not None
             for state, batch in zip(states[part], step[part], strict=True):

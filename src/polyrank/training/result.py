@@ -22,6 +22,7 @@ from polyrank.training.figures import Records
 from polyrank.training.logs import LOG, by_number, log_text
 from polyrank.training.model_card import CARD, Card, Data, Provenance, processor
 from polyrank.training.objective_config import ObjectiveConfig, records_of
+from polyrank.training.pretraining.records import CorpusPairs
 from polyrank.training.processes import count
 
 RECORD = "training.json"
@@ -48,7 +49,7 @@ class Run:
     name: str
     model: Model
     module: nn.Module
-    examples: Records
+    examples: Records | CorpusPairs
     dev: Records
     config: TrainingConfig
     objective: ObjectiveConfig
@@ -95,9 +96,12 @@ class Run:
         )
 
 
-def data(name: str | None, records: Records, sha256: str) -> Data:
+def data(name: str | None, records: Records | CorpusPairs, sha256: str) -> Data:
     """One set of records, as the card names it."""
-    kind = "labelled pairs" if records_of(records) == "pairs" else "examples"
+    if isinstance(records, CorpusPairs):
+        kind = "pairs drawn from it"
+    else:
+        kind = "labelled pairs" if records_of(records) == "pairs" else "examples"
     return Data(name=name, count=len(records), kind=kind, sha256=sha256)
 
 

@@ -30,6 +30,8 @@ from polyrank.training.logs import LOG, JsonLog, Say, StepClock, Teller, TensorB
 from polyrank.training.model_card import Provenance
 from polyrank.training.objective_config import ObjectiveConfig
 from polyrank.training.objectives import Setup, build
+from polyrank.training.pretraining.records import CorpusPairs
+from polyrank.training.pretraining.setup import build_pretraining
 from polyrank.training.result import RECORD, Run, TrainingResult, summarise
 from polyrank.training.trainer import RankingTrainer
 from polyrank.training.work import (
@@ -52,7 +54,7 @@ def silent(words: str) -> None:
 
 def train(
     model: Model,
-    examples: Sequence[Example] | Sequence[LabelledPair],
+    examples: Sequence[Example] | Sequence[LabelledPair] | CorpusPairs,
     output: str | Path,
     config: TrainingConfig,
     *,
@@ -66,9 +68,10 @@ def train(
     """Train `model` in place on `examples` and save it to the folder `output`.
 
     `dev` examples, which need candidates, or labelled pairs choose the best checkpoint; without
-    them the last is kept. Precision is the model's `compute_dtype`: bfloat16 runs the encoders in
-    mixed precision, with float32 weights. An interrupted run goes on when it is started again with
-    the same settings. `provenance` is for the model card; `tensorboard` is a folder for its events.
+    them the last is kept. The pairs of a corpus bring held-out ones of their own. Precision is the
+    model's `compute_dtype`: bfloat16 runs the encoders in mixed precision, with float32 weights. An
+    interrupted run goes on when it is started again with the same settings. `provenance` is for
+    the model card; `tensorboard` is a folder for its events.
 
     Under torchrun, every process calls it with the same arguments and gets the same model and
     result; the first says, evaluates and saves. Raises UsageError where another run works on the
@@ -85,8 +88,7 @@ def train(
             require_replaceable(output, DESCRIPTION, "model")
             check_batches(len(examples), config)
             set_seed(config.seed)
-            setup = build(model, examples, objective, config)
-            measure, metric = measure_of(setup, dev, config)
+            setup, measure, metric = set_up(model, examples, dev, objective, config)
         identified = identity(model, examples, dev, config, objective)
         require_agreement(identified)
 
@@ -126,6 +128,20 @@ def train(
     del trainer
     gc.collect()  # the trainer refers to itself, and its optimiser is twice the size of the model
     return result
+
+
+def set_up(
+    model: Model,
+    examples: Sequence[Example] | Sequence[LabelledPair] | CorpusPairs,
+    dev: Sequence[Example] | Sequence[LabelledPair],
+    objective: ObjectiveConfig,
+    config: TrainingConfig,
+) -> tuple[Setup, Measure, str]:
+    """What is trained, how its dev figures are measured, and the name of the one that chooses."""
+    if isinstance(examples, CorpusPairs):
+        return build_pretraining(model, examples, objective, config)
+    setup = build(model, examples, objective, config)
+    return (setup, *measure_of(setup, dev, config))
 
 
 def finished(

@@ -55,7 +55,9 @@ class RankingTrainer(Trainer):
         self.measure = measure
         self.metric = metric
         self.remove_callback(PrinterCallback)
-        self.order = ShuffledPlaces(len(self.train_dataset), config.seed)
+        drawn: Any = getattr(self.train_dataset, "examples", None)
+        shuffle = not getattr(drawn, "is_shuffled", False)
+        self.order = Places(len(self.train_dataset), config.seed, shuffle=shuffle)
         self.add_callback(EpochKeeper(self.order, self.train_dataset, config.batch_size))
         self.add_callback(DivergenceGuard())
         self.add_callback(LastEvaluation())
@@ -70,7 +72,7 @@ class RankingTrainer(Trainer):
         model: Model = objective.model
         return model
 
-    def _get_train_sampler(self, train_dataset: Any = None) -> ShuffledPlaces:
+    def _get_train_sampler(self, train_dataset: Any = None) -> Places:
         """The order of the examples; that of accelerate forgets the epoch in some resumed runs."""
         return self.order
 
@@ -164,18 +166,25 @@ class RankingTrainer(Trainer):
         save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
 
 
-class ShuffledPlaces(torch.utils.data.Sampler[int]):
-    """The places of a training set in an order that depends on the seed and the epoch alone."""
+class Places(torch.utils.data.Sampler[int]):
+    """The places of a training set in an order that depends on the seed and the epoch alone.
 
-    def __init__(self, count: int, seed: int) -> None:
+    Without `shuffle`, as they are: for records that come shuffled, of which there may be too many.
+    """
+
+    def __init__(self, count: int, seed: int, *, shuffle: bool = True) -> None:
         self.count = count
         self.seed = seed
+        self.shuffle = shuffle
         self.epoch = 0
 
     def __len__(self) -> int:
         return self.count
 
     def __iter__(self) -> Iterator[int]:
+        if not self.shuffle:
+            yield from range(self.count)
+            return
         generator = torch.Generator().manual_seed(self.seed + self.epoch)
         yield from torch.randperm(self.count, generator=generator).tolist()
 
@@ -183,7 +192,7 @@ class ShuffledPlaces(torch.utils.data.Sampler[int]):
 class EpochKeeper(TrainerCallback):
     """Tells the order and the data set which epoch begins, by the steps that were done."""
 
-    def __init__(self, order: ShuffledPlaces, dataset: Any, batch_size: int) -> None:
+    def __init__(self, order: Places, dataset: Any, batch_size: int) -> None:
         self.order = order
         self.dataset = dataset
         self.steps = max(order.count // batch_size, 1)

@@ -26,12 +26,13 @@ from polyrank.records import Example, LabelledPair
 from polyrank.storage import exclusive, write_text
 from polyrank.training.config import TrainingConfig
 from polyrank.training.objective_config import ObjectiveConfig
+from polyrank.training.pretraining.records import CorpusPairs
 from polyrank.training.processes import gather, rank
 
 RUN = "run.json"
 LOCK = ".lock"
 STATE = "trainer_state.json"
-Records = Sequence[Example] | Sequence[LabelledPair]
+Records = Sequence[Example] | Sequence[LabelledPair] | CorpusPairs
 
 
 def work_folder(output: Path) -> Path:
@@ -41,7 +42,9 @@ def work_folder(output: Path) -> Path:
 
 
 def digest_of(records: Records) -> str:
-    """The SHA-256 of records, in their order."""
+    """The SHA-256 of records, in their order; of pairs of a corpus, what tells them."""
+    if isinstance(records, CorpusPairs):
+        return records.fingerprint
     digest = hashlib.sha256()
     for record in records:
         digest.update(repr(record).encode())

@@ -38,8 +38,8 @@ class TwoTowerTexts:
         sequences = self.texts.contexts(contexts, self.config.max_context_length)
         return batches(sequences, self.texts.pad_id, budget=self.token_budget)
 
-    def candidates(self, texts: Sequence[str]) -> list[Batch]:
-        """Candidates cut by length."""
+    def candidates(self, texts: Sequence[Context]) -> list[Batch]:
+        """Candidates cut by length; a title and its text are joined by the separator."""
         sequences = self.texts.candidates(texts, self.config.max_candidate_length)
         return batches(sequences, self.texts.pad_id, budget=self.token_budget)
 

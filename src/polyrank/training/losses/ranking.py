@@ -17,6 +17,7 @@ def in_batch_softmax(
     *,
     contexts: Tensor | None = None,
     log_frequencies: Tensor | None = None,
+    hits: Tensor | None = None,
 ) -> Tensor:
     """Cross-entropy of each context's own response among all candidates of the batch.
 
@@ -25,7 +26,8 @@ def in_batch_softmax(
     is no negative for it and is left out of row i. contexts (R,), B ≤ R ≤ N: the same for the
     contexts that the first R columns are responses of; a column that answers an equal context is
     left out as well. log_frequencies (N,): log q of each column, which is subtracted from the
-    scores (logQ correction: Yi et al., 2019, Sampling-bias-corrected neural modeling).
+    scores (logQ correction: Yi et al., 2019, Sampling-bias-corrected neural modeling). hits (B, N):
+    further columns to leave out, accidental hits; a row's own response stays in.
 
     The sampled softmax of two-tower models (Chang et al., 2020) and the in-batch negatives of
     Humeau et al. (2020). Without duplicates it equals sentence-transformers'
@@ -37,6 +39,8 @@ def in_batch_softmax(
     known = identities[:count, None] == identities[None, :]  # (B, N)
     if contexts is not None:
         known[:, : len(contexts)] |= contexts[:count, None] == contexts[None, :]
+    if hits is not None:
+        known = known | hits
     own = torch.eye(count, len(identities), dtype=torch.bool, device=device)
     if log_frequencies is not None:
         scores = scores - log_frequencies[None, :]

@@ -45,7 +45,7 @@ class Objective(nn.Module):
     def forward(self, **step: Any) -> Tensor:
         """This process's share of the loss of one step: a scalar."""
         encoded = {}
-        for part in self.parts:
+        for part in present(self, step):
             rows = [self.encode(part, batch) for batch in step[part]]
             encoded[part] = in_order(rows, step[part])
         return self.loss(encoded, step)
@@ -53,3 +53,8 @@ class Objective(nn.Module):
     def shared(self, mean: Tensor, count: int) -> Tensor:
         """A mean over `count` things of this process as a share of the mean over all."""
         return mean * (count / total(count, self.model.device))
+
+
+def present(objective: Objective, step: dict[str, Any]) -> list[str]:
+    """The parts that a step has; one of mixed tasks may lack some."""
+    return [part for part in objective.parts if step[part]]

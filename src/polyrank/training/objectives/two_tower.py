@@ -6,7 +6,7 @@ processes, C candidates of each context, n pairs, d dimensions.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -28,7 +28,7 @@ LOGITS_AT_ONCE = 2**24
 class TwoTowerObjective(Objective):
     """Encodes contexts and candidates; `raw` vectors are neither normalised nor scaled."""
 
-    parts = ("contexts", "candidates")
+    parts: ClassVar[tuple[str, ...]] = ("contexts", "candidates")
     raw = False
     model: TwoTower
 

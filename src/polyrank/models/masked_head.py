@@ -1,0 +1,45 @@
+"""From the outputs at masked tokens to the vocabulary, and from a pair to "follows or not".
+
+Used while an encoder is pre-trained, and no part of a model that ranks.
+
+Letters: n outputs, h width of the encoder, e of its word embeddings, V tokens of the vocabulary.
+"""
+
+from __future__ import annotations
+
+from torch import Tensor, nn
+from torch.nn import functional
+
+
+class MaskedHead(nn.Module):
+    """BERT's prediction of masked tokens: dense, GELU, norm, and the word embeddings themselves."""
+
+    def __init__(self, width: int, embeddings: Tensor) -> None:
+        super().__init__()
+        self.dense = nn.Linear(width, embeddings.shape[1])
+        self.norm = nn.LayerNorm(embeddings.shape[1])
+        self.bias = nn.Parameter(embeddings.new_zeros(len(embeddings)))
+        nn.init.normal_(self.dense.weight, std=0.02)
+        nn.init.zeros_(self.dense.bias)
+
+    def forward(self, outputs: Tensor, embeddings: Tensor) -> Tensor:
+        """(n, h) and the encoder's word embeddings (V, e) to logits (n, V)."""
+        inner = self.norm(functional.gelu(self.dense(outputs)))
+        return functional.linear(inner, embeddings, self.bias)
+
+
+class FollowsHead(nn.Module):
+    """BERT's next sentence prediction from the first output: dense, tanh, two classes."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.dense = nn.Linear(width, width)
+        self.out = nn.Linear(width, 2)
+        for layer in (self.dense, self.out):
+            nn.init.normal_(layer.weight, std=0.02)
+            nn.init.zeros_(layer.bias)
+
+    def forward(self, outputs: Tensor) -> Tensor:
+        """(n, h) to the logits of "does not follow" and "follows": (n, 2)."""
+        logits: Tensor = self.out(self.dense(outputs).tanh())
+        return logits

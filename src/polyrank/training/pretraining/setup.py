@@ -1,0 +1,47 @@
+"""From a model and the pairs of a corpus to what is trained: objective, batches, figures."""
+
+from __future__ import annotations
+
+from polyrank.errors import UsageError
+from polyrank.models.base import Model
+from polyrank.models.bi_encoder import BiEncoder
+from polyrank.tokens.masking import Masking
+from polyrank.training.collators.numbered import NumberedExamples
+from polyrank.training.config import TrainingConfig
+from polyrank.training.figures import Measure
+from polyrank.training.objective_config import ObjectiveConfig
+from polyrank.training.objectives import Setup
+from polyrank.training.pretraining.collator import PretrainingCollator
+from polyrank.training.pretraining.held_out import measure_of_corpus
+from polyrank.training.pretraining.objective import Pretraining
+from polyrank.training.pretraining.records import CorpusPairs
+
+
+def build_pretraining(
+    model: Model, records: CorpusPairs, objective: ObjectiveConfig, training: TrainingConfig
+) -> tuple[Setup, Measure, str]:
+    """What a run trains and measures, and the name of the figure that chooses.
+
+    Raises UsageError for a model that is no bi-encoder, or for settings of another run;
+    ModelError for a tokeniser that cannot mask.
+    """
+    if not isinstance(model, BiEncoder):
+        raise UsageError(
+            f"Pre-training takes a bi-encoder, not the architecture {model.architecture}.",
+            "Pre-train a bi-encoder; the others can start from it.",
+        )
+    if training.schedule == "plateau" or training.metric is not None:
+        raise UsageError(
+            "Pre-training has neither schedule = plateau nor a metric to choose.",
+            "Choose another schedule, and leave out the metric.",
+        )
+    config = records.config
+    masks = any(not config.in_batch(task) for task in config.weights)
+    masking = Masking(model.texts.tokenizer, records.masking) if masks else None
+    budget = training.train_batch_tokens
+    collator = PretrainingCollator(model, config, masking, budget, training.seed)
+    module = Pretraining(model, objective, seed=training.seed)
+    measure, metric = measure_of_corpus(module, collator, records)
+    dataset = NumberedExamples(records)
+    setup = Setup(objective="in_batch_softmax", module=module, collator=collator, dataset=dataset)
+    return setup, measure, metric

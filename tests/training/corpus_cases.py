@@ -1,0 +1,75 @@
+"""Pairs as a corpus gives them, and a tiny model that is pre-trained on them."""
+
+from polyrank.pretraining.pairs import Pair
+from polyrank.tokens.masking_config import MaskingConfig
+from polyrank.training.config import TrainingConfig
+from polyrank.training.objective_config import ObjectiveConfig
+from polyrank.training.pretraining.config import PretrainingConfig
+from polyrank.training.pretraining.records import CorpusPairs
+from polyrank.training.pretraining.setup import build_pretraining
+from tiny_encoders import WORDS, load_variant
+
+TASKS = "ict,bfs,wlp,mlm,next_sentence,next_utterance"
+
+
+def pair_of(number):
+    """A pair of one of six tasks in turn; some of them answer one another."""
+    word = WORDS[15 + number % 20]
+    task = TASKS.split(",")[number % 6]
+    second = f"the {word} and the {WORDS[number % 11]}"
+    if task in ("ict", "bfs", "wlp"):
+        return Pair(
+            task,
+            f"how do i {word}",
+            second,
+            second_title=f"about {WORDS[number % 7]}",
+            wanted=frozenset({number % 4}),
+            answers=frozenset({number % 4, 10 + number % 5}),
+            frequency=1.0 + number % 3,
+        )
+    label = None if task == "mlm" else number % 2
+    first = ("hello", f"no {word} here") if task == "next_utterance" else f"some words of {word}"
+    return Pair(task, first, second, label=label)
+
+
+class Endless:
+    """Pairs of all tasks in turn; `one_sided`, six of the in-batch softmax and then none."""
+
+    def __init__(self, one_sided):
+        self.one_sided = one_sided
+
+    def __getitem__(self, number):
+        if not self.one_sided:
+            return pair_of(number)
+        return pair_of(6 * number + number % 3 if number < 6 else 6 * number + 3 + number % 3)
+
+
+def records_of(
+    count=24, *, held_out=12, utterances="joined", tasks=TASKS, logq=True, one_sided=False
+):
+    config = PretrainingConfig(tasks=tasks, utterances=utterances, logq=logq)
+    apart = {name: [] for name in config.weights}
+    for number in range(1000, 1000 + 6 * held_out):
+        pair = pair_of(number)
+        if pair.task in apart:
+            apart[pair.task].append(pair)
+    return CorpusPairs(
+        Endless(one_sided),
+        count,
+        config=config,
+        masking=MaskingConfig(),
+        fingerprint=f"corpus of {count}",
+        held_out=apart,
+    )
+
+
+def pretraining_of(folder, *, cache="never", batch_tokens=60, double=True, **settings):
+    """The module in float64, the collator and the data set."""
+    records = records_of(**settings)
+    model = load_variant("bi", folder, shared_towers=True, projection=8, max_context_length=20)
+    objective = ObjectiveConfig(gradient_cache=cache, logq=True)
+    training = TrainingConfig(train_batch_tokens=batch_tokens)
+    setup, measure, metric = build_pretraining(model, records, objective, training)
+    if double:
+        setup.module.double()
+    return setup, measure, metric

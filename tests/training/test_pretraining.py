@@ -1,0 +1,231 @@
+"""The losses of pre-training, against what is written out, cached, and on a whole run."""
+
+import json
+from functools import partial
+
+import pytest
+import torch
+from corpus_cases import pair_of, pretraining_of, records_of
+from objective_cases import run_step, set_dropout
+from torch.nn import functional
+
+from polyrank.errors import ModelError, UsageError
+from polyrank.models.bi_encoder import BiEncoder
+from polyrank.models.cross_encoder import CrossEncoder
+from polyrank.tokens.batching import batches
+from polyrank.training.config import TrainingConfig
+from polyrank.training.objective_config import ObjectiveConfig
+from polyrank.training.pretraining import objective as objective_module
+from polyrank.training.pretraining.collator import document, fitted
+from polyrank.training.pretraining.config import PretrainingConfig
+from polyrank.training.pretraining.objective import accidental
+from polyrank.training.pretraining.setup import build_pretraining
+from polyrank.training.run import train
+from tiny_encoders import load_variant
+
+
+def vectors_of(model, texts):
+    rows = [model.context_tower(batches([ids], 0)[0])[0].mean(dim=0) for ids in texts]
+    return functional.normalize(model.context_projection(torch.stack(rows)), dim=-1)
+
+
+def softmax_by_hand(model, pairs):
+    """The sum of the cross-entropies of the pairs of the in-batch softmax."""
+    config = model.config
+    left = vectors_of(model, model.texts.contexts([pair.first for pair in pairs], 20))
+    seconds = [document(pair) for pair in pairs]
+    right = vectors_of(model, model.texts.candidates(seconds, config.max_candidate_length))
+    total = 0.0
+    for i, pair in enumerate(pairs):
+        terms = {}
+        for j, other in enumerate(pairs):
+            same = seconds[i] == seconds[j] or other.first == pair.first
+            if j == i or not (same or pair.wanted & other.answers):
+                score = left[i] @ right[j] / config.temperature
+                terms[j] = score.exp() / other.frequency
+        total = total - (terms[i] / sum(terms.values())).log()
+    return total
+
+
+def joined_by_hand(module, step):
+    """The mean cross-entropy of masked tokens, and the sum of that of what follows."""
+    tokens, follows = [], []
+    for batch in step["joined"]:
+        outputs = module.model.context_tower(batch)
+        for row, place in enumerate(batch["rows"].tolist()):
+            labels = step["labels"][place]
+            for position, label in zip(batch["positions"][row], labels, strict=True):
+                if label < 0:
+                    continue
+                inner = module.masked_head.dense(outputs[row, position])
+                inner = module.masked_head.norm(functional.gelu(inner))
+                logits = module.embeddings @ inner + module.masked_head.bias
+                tokens.append(-logits.log_softmax(dim=0)[label])
+            asked = step["follows"][place]
+            if asked >= 0:
+                logits = module.follows_head.out(module.follows_head.dense(outputs[row, 0]).tanh())
+                follows.append(-logits.log_softmax(dim=0)[asked])
+    return torch.stack(tokens).mean(), torch.stack(follows).sum()
+
+
+def test_the_loss_and_its_gradients_are_those_written_out(bert):
+    setup, _, _ = pretraining_of(bert)
+    module, dataset = setup.module, setup.dataset
+    set_dropout(module, 0.0)
+    loss, gradients = run_step(module, setup.collator, dataset)
+    step = setup.collator([dataset[place] for place in range(24)])
+    apart = [pair_of(n) for n in range(24) if n % 6 < 3]
+    tokens, follows = joined_by_hand(module, step)
+    expected = (softmax_by_hand(module.model, apart) + follows) / 24 + tokens * 12 / 24
+    torch.testing.assert_close(loss, expected.detach(), rtol=1e-6, atol=1e-7)
+    module.zero_grad()
+    expected.backward()
+    for name, parameter in module.named_parameters():
+        wanted = parameter.grad
+        if wanted is None:
+            assert name not in gradients or not gradients[name].any()
+            continue
+        torch.testing.assert_close(gradients[name], wanted, rtol=1e-5, atol=1e-7, msg=name)
+    assert gradients["model.context_projection.weight"].abs().max() > 1e-5
+    assert gradients["masked_head.dense.weight"].abs().max() > 1e-5
+    assert gradients["follows_head.out.weight"].abs().max() > 1e-5
+
+
+@pytest.mark.parametrize(
+    "tasks", ["ict", "mlm", "next_sentence", "ict,mlm", "ict,bfs,wlp,mlm,next_sentence"]
+)
+def test_the_gradient_cache_gives_the_plain_step(bert, tasks):
+    steps = []
+    names = tasks.split(",")
+    places = [n for n in range(24) if pair_of(n).task in names]
+    for cache in ("never", "always"):
+        setup, _, _ = pretraining_of(bert, cache=cache, tasks=tasks)
+        set_dropout(setup.module, 0.2)
+        torch.manual_seed(3)
+        steps.append(run_step(setup.module, setup.collator, setup.dataset, places))
+    (loss, gradients), (other_loss, other) = steps
+    torch.testing.assert_close(loss, other_loss)
+    assert loss > 0
+    for name, gradient in gradients.items():
+        if gradient.any():
+            torch.testing.assert_close(other[name], gradient, rtol=1e-6, atol=1e-9, msg=name)
+
+
+def test_how_batches_are_cut_and_logits_are_chunked_changes_nothing(bert, monkeypatch):
+    def step(budget):
+        setup, _, _ = pretraining_of(bert, batch_tokens=budget)
+        set_dropout(setup.module, 0.0)
+        return run_step(setup.module, setup.collator, setup.dataset)
+
+    whole = step(4096)
+    monkeypatch.setattr(objective_module, "LOGITS_AT_ONCE", 1)
+    cut = step(30)
+    torch.testing.assert_close(whole[0], cut[0])
+    for name, gradient in whole[1].items():
+        torch.testing.assert_close(cut[1][name], gradient, rtol=1e-6, atol=1e-9, msg=name)
+
+
+def test_what_is_masked_depends_on_the_pair_alone(bert):
+    setup, _, _ = pretraining_of(bert)
+    numbered = [setup.dataset[place] for place in range(24)]
+    together = setup.collator(numbered)
+    alone = setup.collator(numbered[9:10])  # the second to be read as one text
+    (batch,) = alone["joined"]
+    rows = [(row, one) for one in together["joined"] for row in range(len(one["rows"]))]
+    row, found = next((row, one) for row, one in rows if one["rows"][row] == 3)
+    assert numbered[9].example == pair_of(9)
+    length = batch["input_ids"].shape[1]
+    assert torch.equal(found["input_ids"][row, :length], batch["input_ids"][0])
+    assert torch.equal(together["labels"][3][together["labels"][3] >= 0], alone["labels"][0])
+
+
+def test_accidental_hits():
+    wanted = torch.tensor([[1, -1], [2, 3], [-1, -1]])
+    answers = torch.tensor([[1, -2], [3, 1], [-2, -2], [5, 2]])
+    expected = [[True, True, False, False], [False, True, False, True], [False] * 4]
+    assert accidental(wanted, answers).tolist() == expected
+
+
+@pytest.mark.parametrize(
+    ("lengths", "expected"),
+    [((3, 3), (3, 3)), ((9, 3), (7, 3)), ((3, 9), (3, 7)), ((9, 9), (5, 5)), ((0, 12), (0, 10))],
+)
+def test_two_texts_share_the_room(lengths, expected):
+    first, second = (list(range(length)) for length in lengths)
+    left, right = fitted(first, second, 10)
+    assert (len(left), len(right)) == expected
+    assert left == first[len(first) - len(left) :]
+    assert right == second[: len(right)]
+
+
+def run(folder, output, records, **settings):
+    model = BiEncoder.from_pretrained(
+        folder, device="cpu", dtype="float32", shared_towers=True, projection=8
+    )
+    config = TrainingConfig(
+        batch_size=12, max_steps=settings.pop("steps", 8), learning_rate=1e-3, evaluations=2
+    )
+    objective = ObjectiveConfig(logq=records.config.logq)
+    return model, train(model, records, output, config, objective=objective, **settings)
+
+
+def test_a_run_learns_every_task_and_is_a_base_for_all(bert, tmp_path):
+    records = records_of(12 * 60)
+    said = []
+    _, result = run(bert, tmp_path / "out", records, steps=60, say=said.append)
+    names = {"ict_recall@1", "bfs_mrr", "wlp_recall@100", "mlm_masked", "next_sentence_follows"}
+    assert names <= result.figures.keys()
+    losses = [entry["loss"] for entry in result.history if "loss" in entry]
+    assert losses[-1] < 0.8 * losses[0]
+    assert any("held out" in line for line in said)
+    for architecture in (BiEncoder, CrossEncoder):
+        base = architecture.from_pretrained(tmp_path / "out", device="cpu")
+        assert base.texts.tokenizer.mask_token == "[MASK]"
+    assert BiEncoder.from_pretrained(tmp_path / "out").config.projection == 8
+    card = (tmp_path / "out" / "README.md").read_text()
+    assert "pairs drawn from it" in card
+    record = json.loads((tmp_path / "out" / "training.json").read_text())
+    assert record["identity"]["examples"] == "corpus of 720"
+
+
+def test_a_resumed_run_makes_the_same_weights(bert, tmp_path):
+    records = records_of(12 * 8)
+    whole, _ = run(bert, tmp_path / "whole", records)
+
+    def stop(line):
+        if line.startswith("step 6/"):
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run(bert, tmp_path / "cut", records, say=stop)
+    said = []
+    resumed, _ = run(bert, tmp_path / "cut", records, say=said.append)
+    assert "Going on after step 4 of 8." in said
+    for name, value in whole.state_dict().items():
+        assert torch.equal(resumed.state_dict()[name], value), name
+
+
+def test_utterances_may_be_ranked_in_the_batch(bert):
+    setup, _, _ = pretraining_of(bert, utterances="in_batch", tasks="next_utterance,mlm")
+    step = setup.collator([setup.dataset[place] for place in (5, 11, 3)])
+    assert len(step["identities"]) == 2
+    assert len(step["follows"]) == 1
+
+
+def test_bad_settings_are_refused(bert):
+    with pytest.raises(UsageError, match=r"no task 'itc'.*'ict'"):
+        PretrainingConfig(tasks="itc")
+    with pytest.raises(UsageError, match="each task once"):
+        PretrainingConfig(tasks="ict,ict")
+    with pytest.raises(UsageError, match="share of mlm must be a positive number, got x"):
+        PretrainingConfig(tasks="mlm:x")
+    assert PretrainingConfig(tasks="ict:2, mlm").weights == {"ict": 2.0, "mlm": 1.0}
+    build = partial(build_pretraining, records=records_of(), objective=ObjectiveConfig())
+    with pytest.raises(UsageError, match="takes a bi-encoder, not the architecture poly"):
+        build(load_variant("poly-learnt", bert), training=TrainingConfig())
+    model = load_variant("bi", bert, shared_towers=True)
+    with pytest.raises(UsageError, match="neither schedule = plateau nor a metric"):
+        build(model, training=TrainingConfig(metric="mrr"))
+    model.texts.tokenizer.mask_token = None
+    with pytest.raises(ModelError, match="has no mask token"):
+        build(model, training=TrainingConfig())
