@@ -44,10 +44,8 @@ class Endless:
         return pair_of(6 * number + number % 3 if number < 6 else 6 * number + 3 + number % 3)
 
 
-def records_of(
-    count=24, *, held_out=12, utterances="joined", tasks=TASKS, logq=True, one_sided=False
-):
-    config = PretrainingConfig(tasks=tasks, utterances=utterances, logq=logq)
+def records_of(count=24, *, held_out=12, tasks=TASKS, logq=True, one_sided=False):
+    config = PretrainingConfig(tasks=tasks, logq=logq)
     apart = {name: [] for name in config.weights}
     for number in range(1000, 1000 + 6 * held_out):
         pair = pair_of(number)

@@ -205,11 +205,13 @@ def test_a_resumed_run_makes_the_same_weights(bert, tmp_path):
         assert torch.equal(resumed.state_dict()[name], value), name
 
 
-def test_utterances_may_be_ranked_in_the_batch(bert):
-    setup, _, _ = pretraining_of(bert, utterances="in_batch", tasks="next_utterance,mlm")
-    step = setup.collator([setup.dataset[place] for place in (5, 11, 3)])
-    assert len(step["identities"]) == 2
-    assert len(step["follows"]) == 1
+def test_pairs_without_the_question_are_ranked_in_the_batch(bert):
+    setup, _, _ = pretraining_of(bert)
+    numbered = [setup.dataset[place] for place in (5, 11, 3)]
+    numbered[0] = numbered[0]._replace(example=numbered[0].example._replace(label=None))
+    step = setup.collator(numbered)
+    assert len(step["identities"]) == 1
+    assert step["follows"].tolist() == [1, -100]
 
 
 def test_bad_settings_are_refused(bert):

@@ -20,12 +20,14 @@ import typer
 from polyrank._version import __version__
 from polyrank.cli.command import Call, Command, InterruptError, add_command
 from polyrank.cli.compare import compare
+from polyrank.cli.corpus import corpus
 from polyrank.cli.demo import demo
 from polyrank.cli.distil import distil
 from polyrank.cli.encode import encode
 from polyrank.cli.evaluate import evaluate
 from polyrank.cli.index import index
 from polyrank.cli.mine import mine
+from polyrank.cli.pretrain import pretrain
 from polyrank.cli.search import search
 from polyrank.cli.train import train
 from polyrank.errors import InputError, PolyrankError, UsageError, nearest
@@ -44,7 +46,7 @@ QUIET = {
 
 def commands() -> tuple[Command[Any], ...]:
     """Every command, in the order of --help."""
-    return demo, train, mine, distil, evaluate, compare, encode, index, search
+    return demo, corpus, pretrain, train, mine, distil, evaluate, compare, encode, index, search
 
 
 def main() -> None:

@@ -6,6 +6,10 @@
     sbert-sts            Sentence-BERT on scored pairs
     two-tower            Chang et al. (2020), the fine-tuning
 
+and of pre-training
+
+    two-tower-pretraining  Chang et al. (2020): ICT, BFS and WLP
+
 What was published goes by the names of our settings; what a paper leaves open is as its authors'
 code has it, and `docs/training.md` says which is which. Needs no torch.
 """
@@ -50,11 +54,12 @@ class Recipe:
         return {"arch": chosen, **self.common, **self.by_architecture[chosen]}
 
 
-def find(name: str) -> Recipe:
-    """The recipe of a name. Raises UsageError that names the nearest."""
-    if name not in RECIPES:
-        raise UsageError(f"There is no recipe {name!r}.", nearest(name, RECIPES))
-    return RECIPES[name]
+def find(name: str, known: Mapping[str, Recipe] | None = None) -> Recipe:
+    """The recipe of a name, by default one to train with. Raises UsageError naming the nearest."""
+    known = RECIPES if known is None else known
+    if name not in known:
+        raise UsageError(f"There is no recipe {name!r}.", nearest(name, known))
+    return known[name]
 
 
 LENGTHS = {"max_context_length": 360, "max_candidate_length": 72}
@@ -174,6 +179,40 @@ RECIPES: dict[str, Recipe] = {
                     "temperature": 1.0,
                     "objective": "in_batch_softmax",
                     "batch_size": 512,
+                },
+            },
+        ),
+    )
+}
+
+PRETRAINING: dict[str, Recipe] = {
+    recipe.name: recipe
+    for recipe in (
+        Recipe(
+            name="two-tower-pretraining",
+            about="Chang et al. (2020), the pre-training: ICT, BFS and WLP, equally often",
+            common={
+                "tasks": "ict,bfs,wlp",
+                "batches": "mixed",
+                "keep_sentence": 0.1,
+                "max_context_length": 64,
+                "max_candidate_length": 288,
+                "batch_size": 8192,
+                "max_steps": 100_000,
+                "optimiser": "adamw",
+                "learning_rate": 1e-4,
+                "new_learning_rate": 1e-4,
+                "warmup": 0.1,
+                "schedule": "linear",
+                "dropout": 0.1,
+            },
+            by_architecture={
+                "bi": {
+                    "shared_towers": False,
+                    "reduction": "first",
+                    "projection": 512,
+                    "similarity": "dot",
+                    "temperature": 1.0,
                 },
             },
         ),

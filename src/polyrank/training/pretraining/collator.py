@@ -24,6 +24,7 @@ from polyrank.training.collators.numbered import Numbered
 from polyrank.training.collators.two_tower import TwoTowerTexts
 from polyrank.training.gather import text_identity
 from polyrank.training.pretraining.config import PretrainingConfig
+from polyrank.training.pretraining.records import is_in_batch
 
 ABSENT = -100
 """The label of what is not to be predicted."""
@@ -54,8 +55,8 @@ class PretrainingCollator:
         `labels` (n, K): the masked tokens; `follows` (n,): 1, 0 or no question; `count`: pairs.
         """
         pairs: list[Pair] = [numbered.example for numbered in step]
-        apart = [pair for pair in pairs if self.config.in_batch(pair.task)]
-        joined = [one for one in step if not self.config.in_batch(one.example.task)]
+        apart = [pair for pair in pairs if is_in_batch(pair)]
+        joined = [one for one in step if not is_in_batch(one.example)]
         made = {**self.softmax(apart), "count": len(pairs), "joined": []}
         made |= {"labels": torch.zeros(0, 1).long(), "follows": torch.zeros(0).long()}
         return made | self.masked(joined) if joined else made

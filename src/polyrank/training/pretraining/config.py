@@ -9,8 +9,6 @@ from polyrank.config import require
 from polyrank.errors import UsageError, nearest
 
 TaskName = Literal["ict", "bfs", "wlp", "mlm", "next_sentence", "next_utterance"]
-SOFTMAX: tuple[TaskName, ...] = ("ict", "bfs", "wlp")
-"""Tasks of the in-batch softmax: a text and the one that belongs to it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -20,22 +18,16 @@ class PretrainingConfig:
     tasks: str = "ict,bfs,wlp"
     """Which tasks, by commas, of ict, bfs, wlp, mlm, next_sentence and next_utterance; a share of
     the pairs may follow each: ict:2,mlm:1. By default all have the same."""
-    utterances: Literal["joined", "in_batch"] = "joined"
-    """The next utterance as a question of yes or no to both texts read as one, or as the one that
-    belongs to its context among those of the others in the step."""
     batches: Literal["mixed", "single"] = "mixed"
     """Whether a step has pairs of all tasks, or of one."""
     logq: bool = False
     """Correct the in-batch softmax for texts that are drawn more often than others."""
     max_joined_length: int = 256
     """Tokens of two texts read as one, special tokens included."""
-    held_out: float = 0.02
-    """The share of the articles or conversations that are never trained on."""
     held_out_pairs: int = 512
-    """How many pairs of them the figures of each task are measured on."""
+    """How many pairs of what is held out the figures of each task are measured on."""
 
     def __post_init__(self) -> None:
-        require(0 <= self.held_out < 1, "held_out", "from 0 to below 1", self.held_out)
         for name in ("max_joined_length", "held_out_pairs"):
             require(getattr(self, name) >= 1, name, "at least 1", getattr(self, name))
         self.weights  # noqa: B018 - raises for tasks that there are not
@@ -57,9 +49,3 @@ class PretrainingConfig:
             require(task not in weights, "tasks", f"each task once, not {name} again", self.tasks)
             weights[task] = weight
         return weights
-
-    def in_batch(self, task: str) -> bool:
-        """Whether a task is one of the in-batch softmax; the others read two texts as one, some
-        tokens masked.
-        """
-        return task in SOFTMAX or (task == "next_utterance" and self.utterances == "in_batch")

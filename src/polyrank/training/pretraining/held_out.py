@@ -18,7 +18,7 @@ from polyrank.training.collators.numbered import Numbered
 from polyrank.training.figures import move
 from polyrank.training.pretraining.collator import ABSENT, PretrainingCollator, document
 from polyrank.training.pretraining.objective import Pretraining, accidental
-from polyrank.training.pretraining.records import CorpusPairs
+from polyrank.training.pretraining.records import CorpusPairs, is_in_batch
 
 METRIC = "held_out"
 """The mean over the tasks of recall@1, of masked tokens that are right, and of right answers."""
@@ -37,7 +37,7 @@ def measure_of_corpus(
         found: dict[str, float] = {}
         main = []
         for name, pairs in tasks.items():
-            if records.config.in_batch(name):
+            if is_in_batch(pairs[0]):
                 figures = ranked(module, collator, pairs)
             else:
                 figures = read_as_one(module, collator, pairs)

@@ -10,6 +10,14 @@ from polyrank.tokens.masking_config import MaskingConfig
 from polyrank.training.pretraining.config import PretrainingConfig
 
 
+def is_in_batch(pair: Pair) -> bool:
+    """Whether a pair is one of the in-batch softmax; others are read as one text, partly masked.
+
+    These are masked texts, and those with the question whether the second follows.
+    """
+    return pair.task != "mlm" and pair.label is None
+
+
 class Drawn(Protocol):
     """Pairs by number, without end, in an order that needs no shuffling."""
 

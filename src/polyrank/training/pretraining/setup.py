@@ -36,7 +36,7 @@ def build_pretraining(
             "Choose another schedule, and leave out the metric.",
         )
     config = records.config
-    masks = any(not config.in_batch(task) for task in config.weights)
+    masks = not {"mlm", "next_sentence", "next_utterance"}.isdisjoint(config.weights)
     masking = Masking(model.texts.tokenizer, records.masking) if masks else None
     budget = training.train_batch_tokens
     collator = PretrainingCollator(model, config, masking, budget, training.seed)

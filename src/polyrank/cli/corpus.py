@@ -1,0 +1,135 @@
+"""`polyrank corpus`: a dump, a log or documents to a corpus that pre-training tasks draw from."""
+
+from __future__ import annotations
+
+import os
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from polyrank.cli.command import command
+from polyrank.cli.options import option, positional
+from polyrank.cli.output import Output
+from polyrank.config import require
+
+if TYPE_CHECKING:
+    from polyrank.pretraining.corpus.store import Corpus
+
+NUM_EXAMPLES_SHOWN = 3
+
+
+@dataclass(frozen=True, kw_only=True)
+class CorpusOptions:
+    """Options of `polyrank corpus`."""
+
+    source: Path = positional(
+        "SOURCE",
+        help="A MediaWiki dump (.xml), JSONL of articles or of conversations, or a dump of Reddit "
+        "comments, each plain or as .bz2, .gz, .xz or .zst; or python-docs, the documentation of "
+        "this Python.",
+    )
+    output: Path = option(help="The folder of the corpus to make.")
+    kind: str | None = option(
+        None,
+        help="What it is: wikipedia, articles, python-docs, conversations or reddit; by default, "
+        "what it looks like.",
+    )
+    language: str | None = option(
+        None,
+        help="The language, such as de, by which sentences are told apart; by default, the one "
+        "that a dump names.",
+    )
+    lists: bool = option(
+        False, help="Of a MediaWiki dump, keep the items of lists too, each as a paragraph."
+    )
+    processes: int | None = option(
+        None,
+        help="How many processes convert a MediaWiki dump; by default, as many as there are "
+        "cores. The corpus is the same for any number.",
+    )
+    keep_going: bool = option(
+        False, help="Make a corpus of what can be read of a file that is damaged or cut off."
+    )
+    restart: bool = option(
+        False,
+        help="Discard an unfinished conversion to the same output, and replace a corpus there that "
+        "was made from something else.",
+    )
+
+    def __post_init__(self) -> None:
+        require(
+            self.processes is None or self.processes >= 1,
+            "--processes",
+            "at least 1",
+            self.processes,
+        )
+
+
+def interrupted(options: CorpusOptions) -> str:
+    """The words after Ctrl-C."""
+    return (
+        f"What stood at {options.output} before is unchanged, and the finished parts are kept: run "
+        "the same command again to go on."
+    )
+
+
+@command("corpus", CorpusOptions, interrupted=interrupted)
+def corpus(options: CorpusOptions, output: Output) -> None:
+    """Make a corpus for pre-training from a Wikipedia dump, from conversations or from articles.
+
+    Articles keep their sections, paragraphs, sentences and links, with redirects resolved;
+    templates, tables, references and lists are dropped, and so are redirects, disambiguation pages
+    and lists. A broken page is dropped and counted. An interrupted run goes on where it was when it
+    is started again.
+    """
+    from polyrank.pretraining.corpus.convert import convert
+
+    started = time.perf_counter()
+    made = convert(
+        options.source,
+        options.output,
+        kind=options.kind,
+        language=options.language,
+        lists=options.lists,
+        num_processes=options.processes or num_cores(),
+        restart=options.restart,
+        keep_going=options.keep_going,
+    )
+    report(made, output, time.perf_counter() - started)
+
+
+def num_cores() -> int:
+    """How many cores this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def report(made: Corpus, output: Output, seconds: float) -> None:
+    """Say what the corpus holds, and what of the source it does not."""
+    manifest = made.manifest
+    output.say(f"The corpus {made.path}: {made.kind} in {made.language}, {seconds:.1f} s")
+    for name, count in made.counts.items():
+        output.say(f"  {name.replace('_', ' '):<17} {count:>12,}")
+    if made.dropped:
+        output.say("Dropped, by reason:")
+    for reason, found in made.dropped.items():
+        examples = "; ".join(found.examples[:NUM_EXAMPLES_SHOWN])
+        more = "; …" if found.count > NUM_EXAMPLES_SHOWN else ""
+        output.say(f"  {reason:<23} {found.count:>6,}   {examples}{more}")
+    if manifest.damage is not None:
+        output.warn(f"It holds only what could be read. {manifest.damage}")
+    output.result(
+        {
+            "corpus": made.path,
+            "kind": made.kind,
+            "language": made.language,
+            **made.counts,
+            "dropped": {reason: found.count for reason, found in made.dropped.items()},
+            "dropped_examples": {reason: found.examples for reason, found in made.dropped.items()},
+            "damage": manifest.damage,
+            "fingerprint": made.fingerprint,
+            "seconds": seconds,
+        }
+    )

@@ -1,0 +1,279 @@
+"""`polyrank pretrain`: an encoder from the pairs of a corpus, new or continued."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from polyrank.cli.command import command
+from polyrank.cli.models import ModelOptions, set_batch_tokens
+from polyrank.cli.options import any_of, flattened, option
+from polyrank.cli.output import Output
+from polyrank.cli.show_config import show_config
+from polyrank.cli.train import Silent, command_line, flag_of, place
+from polyrank.config import require
+from polyrank.errors import UsageError
+from polyrank.models.config import BiEncoderConfig
+from polyrank.models.encoder_config import NewEncoderConfig
+from polyrank.pretraining.tables import TablesSettings
+from polyrank.tokens.masking_config import MaskingConfig
+from polyrank.training import processes
+from polyrank.training.config import TrainingConfig, without_effect
+from polyrank.training.model_card import Provenance
+from polyrank.training.pretraining.config import PretrainingConfig
+from polyrank.training.pretraining.drawing import TaskSettings
+from polyrank.training.recipes import PRETRAINING, find
+
+if TYPE_CHECKING:
+    from polyrank.training.pretraining.drawing import Drawing
+
+NEW = {"projection": 512, "learning_rate": 5e-4}
+"""What a new encoder begins with, unless something else is asked for."""
+LENGTHS = {"max_context_length": 64, "max_candidate_length": 288}
+"""Tokens of the two texts, as far as the encoder places so many."""
+UNUSED = ("num_negatives", "metric", "plateau_factor")
+"""Settings of training that have no place here."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PretrainOptions(ModelOptions):
+    """Options of `polyrank pretrain`."""
+
+    corpus: tuple[Path, ...] = option(
+        help="The folder of a corpus that `polyrank corpus` made; several, by commas, for tasks "
+        "of articles and of conversations.",
+        unless="show_config",
+    )
+    output: Path | None = option(
+        None, help="The folder of the encoder; a model there is replaced. Required to train."
+    )
+    base: str | None = option(
+        None,
+        help="The encoder or model to go on with; without it, a new one with a vocabulary of its "
+        "own.",
+        metavar="MODEL",
+    )
+    recipe: str | None = option(
+        None,
+        help="Begin with the settings of a paper; --show-config shows them.",
+        metavar="|".join(PRETRAINING),
+    )
+    preview: int | None = option(
+        None, help="Print the corpus's figures and N pairs of each task, and train nothing."
+    )
+    restart: bool = option(False, help="Discard an unfinished run of the same output.")
+    tensorboard: Path | None = option(
+        None, help="Log for TensorBoard into a folder of this one, named as the output."
+    )
+    show_config: bool = option(
+        False, help="Print all settings as YAML, which --config reads, and train nothing."
+    )
+    pretraining: PretrainingConfig = flattened()
+    masking: MaskingConfig = flattened()
+    tables: TablesSettings = flattened(hide=("held_out_ids",))
+    tasks_settings: TaskSettings = flattened()
+    encoder: NewEncoderConfig = flattened()
+    model: dict[str, Any] = any_of(BiEncoderConfig)
+    training: TrainingConfig = flattened(hide=UNUSED)
+
+    @classmethod
+    def presets(cls, values: Mapping[str, Any]) -> Mapping[str, Any]:
+        """What suits pre-training: one pass, and for a new encoder a higher rate."""
+        recipe = values.get("recipe")
+        usual: dict[str, Any] = {}
+        if values.get("max_steps") is None:
+            usual["epochs"] = 1.0
+        if values.get("base") is None:
+            usual |= NEW
+        if recipe is not None:
+            usual |= find(recipe, PRETRAINING).settings("bi")
+        return {name: value for name, value in usual.items() if name != "arch"}
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require(self.preview is None or self.preview >= 1, "--preview", "at least 1", self.preview)
+
+
+def interrupted(options: PretrainOptions) -> str:
+    """The words after Ctrl-C."""
+    return (
+        f"What stood at {options.output} before is unchanged, and the last checkpoint is kept: "
+        "run the same command again to go on."
+    )
+
+
+@command("pretrain", PretrainOptions, interrupted=interrupted)
+def pretrain(options: PretrainOptions, output: Output) -> None:
+    """Pre-train an encoder on pairs drawn from a corpus: ICT, BFS, WLP, MLM and next sentences.
+
+    The result is a base for `polyrank train` of all architectures. --preview shows the pairs. An
+    interrupted run goes on from its last checkpoint when it is started again. Under torchrun, all
+    processes train one encoder; docs/pretraining.md explains tasks and losses.
+    """
+    if options.show_config:
+        show_config(options, None, output)
+        return
+    if options.output is None and options.preview is None:
+        raise UsageError(
+            "polyrank pretrain: --output is required and missing.",
+            "Give it, or --preview N to look at the pairs.",
+        )
+    output = output if processes.is_first() else Silent(json=output.json)
+    device = processes.own_device(options.device)
+    processes.meet(device)
+    try:
+        drawing = processes.from_first(lambda: open_corpora(options))
+        with processes.together():
+            if options.preview is not None:
+                look(options, drawing, output)
+                return
+            model = load_base(options, drawing, device, output)
+        run(options, drawing, model, output)
+    finally:
+        processes.part()
+
+
+def target_of(options: PretrainOptions) -> Path:
+    """The folder of the result."""
+    assert options.output is not None
+    return options.output
+
+
+def open_corpora(options: PretrainOptions) -> Drawing:
+    """The tables of the corpora, built where they are not there yet."""
+    from polyrank.pretraining.corpus.store import Corpus
+    from polyrank.training.pretraining.drawing import Drawing
+
+    return Drawing(
+        [Corpus.open(path) for path in options.corpus],
+        options.pretraining,
+        tables=options.tables,
+        tasks=options.tasks_settings,
+        seed=options.training.seed,
+    )
+
+
+def look(options: PretrainOptions, drawing: Drawing, output: Output) -> None:
+    """Print what there is and some pairs of each task."""
+    from polyrank.pretraining.statistics import preview, statistics, statistics_lines
+
+    count = None
+    if options.base is not None:
+        from polyrank.models.backbone import load_tokenizer
+        from polyrank.tokens.tokenizer import TextTokenizer
+
+        texts = TextTokenizer(load_tokenizer(options.base))
+        count = lambda text: len(texts.encode([text])[0])  # noqa: E731
+    tasks = drawing.tasks()
+    for task in tasks:
+        task.require()
+    rows = [statistics(task, count_tokens=count) for task in tasks]
+    for line in statistics_lines(rows):
+        output.say(line)
+    shown = {}
+    for task in tasks:
+        lines = preview(task, options.preview or 1)
+        shown[task.name] = lines
+        output.say()
+        for line in lines:
+            output.say(line)
+    tables = [{"kind": one.kind, "counts": one.counts} for one in drawing.tables]
+    output.result({"corpora": tables, "tasks": rows, "preview": shown})
+
+
+def load_base(options: PretrainOptions, drawing: Drawing, device: str, output: Output) -> Any:
+    """The bi-encoder that is trained, around a new encoder or a given one."""
+    from polyrank.models.bi_encoder import BiEncoder
+    from polyrank.models.folder import DESCRIPTION
+    from polyrank.runtime import set_seed
+    from polyrank.training.pretraining.drawing import base_folder
+    from polyrank.training.pretraining.new_base import make_base
+
+    base = options.base
+    if base is None:
+        base = str(base_folder(target_of(options)))
+        if processes.is_first():
+            output.say(f"Making a vocabulary of at most {options.encoder.vocabulary:,} pieces")
+            make_base(
+                Path(base),
+                drawing.texts(),
+                options.encoder,
+                described=drawing.described,
+                seed=options.training.seed,
+            )
+    else:
+        for name, value in vars(options.encoder).items():
+            if value != getattr(NewEncoderConfig(), name):
+                output.warn(f"{flag_of(name)} has no effect with --base.")
+    processes.wait()
+    set_seed(options.training.seed)
+    settings = dict(options.model)
+    if not (Path(base) / DESCRIPTION).is_file():  # a saved model has its own number of towers
+        settings.setdefault("shared_towers", True)
+    model = BiEncoder.from_pretrained(base, device=device, dtype=options.dtype, **settings)
+    room = model.context_tower.max_length
+    lengths: dict[str, Any] = {
+        name: length if room is None else min(length, room)
+        for name, length in LENGTHS.items()
+        if name not in settings
+    }
+    model.config = replace(model.config, **lengths)
+    set_batch_tokens(model, options)
+    return model
+
+
+def run(options: PretrainOptions, drawing: Drawing, model: Any, output: Output) -> None:
+    """Train, and say what came of it."""
+    import shutil
+
+    from polyrank.training.objective_config import ObjectiveConfig
+    from polyrank.training.pretraining.drawing import base_folder
+    from polyrank.training.run import count_steps, train
+
+    batch = options.training.batch_size
+    mixture = drawing.mixture(batch)
+    steps = count_steps(len(mixture), options.training)
+    for setting in without_effect(options.training):
+        output.warn(f"{flag_of(setting)} has no effect beside the other settings.")
+    pairs = drawing.pairs(steps * batch, batch, options.masking)
+    parameters = sum(one.numel() for one in model.parameters()) / 1e6
+    output.say(
+        f"Pre-training {parameters:.1f} million parameters on "
+        f"{', '.join(options.pretraining.weights)}: {len(pairs):,} pairs of {len(mixture):,} in a "
+        f"pass, on {place(model)} in {str(model.compute_dtype).removeprefix('torch.')}"
+    )
+    result = train(
+        model,
+        pairs,
+        target_of(options),
+        replace(options.training, max_steps=steps),
+        objective=ObjectiveConfig(logq=options.pretraining.logq),
+        restart=options.restart,
+        say=output.say,
+        provenance=Provenance(
+            base=options.base,
+            train=", ".join(map(str, options.corpus)),
+            recipe=options.recipe,
+            command=command_line(),
+        ),
+        tensorboard=options.tensorboard,
+    )
+    if processes.is_first() and options.base is None:
+        shutil.rmtree(base_folder(target_of(options)), ignore_errors=True)
+    output.say(
+        f"Pre-trained in {result.seconds:.0f} s; the encoder of step {result.best_step} is in"
+    )
+    output.say(f"  {options.output}")
+    output.say(f"Train from it with: polyrank train --arch bi --base {options.output} --train FILE")
+    output.result(
+        {
+            "output": options.output,
+            "steps": result.steps,
+            "pairs": result.pairs,
+            "seconds": result.seconds,
+            "best_step": result.best_step,
+            "held_out": result.figures,
+        }
+    )

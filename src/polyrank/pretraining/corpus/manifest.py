@@ -1,0 +1,108 @@
+"""`corpus.json`: what a corpus folder holds and what it was made from."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from polyrank.errors import DataError, UsageError
+from polyrank.pretraining.corpus.schema import Kind
+from polyrank.storage import write_text
+
+MANIFEST = "corpus.json"
+FORMAT = "polyrank corpus"
+VERSION = 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class Part:
+    """A Parquet file of the folder."""
+
+    file: str
+    rows: int
+    bytes: int
+    sha256: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class DroppedCount:
+    """How many pages or records became no document for one reason, and some of them."""
+
+    count: int
+    examples: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Manifest:
+    """All that is known of a corpus.
+
+    `source` tells the file apart from others: name, bytes and sha256 or, of a large one, modified.
+    `damage` says where the source could not be read on, if the corpus was wanted all the same.
+    """
+
+    kind: Kind
+    language: str
+    source: Mapping[str, Any]
+    settings: Mapping[str, Any]
+    counts: Mapping[str, int]
+    dropped: Mapping[str, DroppedCount]
+    parts: tuple[Part, ...]
+    damage: str | None = None
+
+    @property
+    def fingerprint(self) -> str:
+        """Sixteen hexadecimal digits that tell corpora apart by their content."""
+        digest = hashlib.sha256(self.kind.encode())
+        for part in self.parts:
+            digest.update(part.sha256.encode())
+        return digest.hexdigest()[:16]
+
+
+def write_manifest(folder: Path, manifest: Manifest) -> None:
+    """Write `corpus.json` into a folder."""
+    content = {"format": FORMAT, "version": VERSION, **dataclasses.asdict(manifest)}
+    write_text(folder / MANIFEST, json.dumps(content, indent=2, ensure_ascii=False) + "\n")
+
+
+def read_manifest(folder: Path) -> Manifest:
+    """Read `corpus.json`. Raises UsageError if there is none, DataError if it cannot be used."""
+    path = folder / MANIFEST
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except (FileNotFoundError, NotADirectoryError):
+        what = "has no corpus.json" if folder.is_dir() else "is no folder"
+        raise UsageError(
+            f"{folder} is no corpus: it {what}.",
+            "Make one with: polyrank corpus DUMP --output DIR.",
+        ) from None
+    except (OSError, ValueError) as error:
+        raise DataError(f"The file cannot be read: {error}.", REMEDY, path=path) from error
+    if not isinstance(content, dict) or content.get("format") != FORMAT:
+        raise DataError(f'The file is not of the format "{FORMAT}".', REMEDY, path=path)
+    if content.get("version") != VERSION:
+        raise DataError(
+            f"The corpus has version {content.get('version')}, and this polyrank reads {VERSION}.",
+            "Make the corpus again, or use the version of polyrank that made it.",
+            path=path,
+        )
+    try:
+        dropped = {reason: of_dropped(found) for reason, found in content["dropped"].items()}
+        parts = tuple(Part(**part) for part in content["parts"])
+        known = {field.name for field in dataclasses.fields(Manifest)}
+        values = {name: value for name, value in content.items() if name in known}
+        return Manifest(**{**values, "dropped": dropped, "parts": parts})
+    except (KeyError, TypeError, AttributeError) as error:
+        raise DataError(f"The file is damaged: {error}.", REMEDY, path=path) from error
+
+
+REMEDY = "Make the corpus again with: polyrank corpus DUMP --output DIR --restart."
+
+
+def of_dropped(found: Mapping[str, Any]) -> DroppedCount:
+    """One line of the report."""
+    return DroppedCount(count=found["count"], examples=tuple(found["examples"]))

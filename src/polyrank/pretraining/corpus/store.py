@@ -1,0 +1,122 @@
+"""A corpus folder: `corpus.json` and Parquet files, read as a stream of documents.
+
+Memory is that of one row group, however large the corpus. Knows nothing of what it was made from.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from polyrank.errors import DataError
+from polyrank.pretraining.corpus.manifest import REMEDY, DroppedCount, Manifest, Part, read_manifest
+from polyrank.pretraining.corpus.schema import Kind, from_batch, require_pyarrow
+from polyrank.pretraining.records import Document
+from polyrank.storage import sha256_of
+
+
+class Corpus:
+    """The documents of a folder, in the order of their source."""
+
+    def __init__(self, path: Path, manifest: Manifest) -> None:
+        self.path = path
+        self.manifest = manifest
+        self.intact: set[str] = set()
+        """The parts whose checksum has been compared."""
+
+    @classmethod
+    def open(cls, path: str | Path) -> Corpus:
+        """Open a folder that `polyrank corpus` made.
+
+        Raises UsageError if it is none, DataError if it is damaged or of a newer version,
+        MissingExtraError without pyarrow.
+        """
+        require_pyarrow()
+        path = Path(path)
+        corpus = cls(path, read_manifest(path))
+        for part in corpus.manifest.parts:
+            corpus.require_size(part)
+        return corpus
+
+    @property
+    def kind(self) -> Kind:
+        """`articles` or `conversations`."""
+        return self.manifest.kind
+
+    @property
+    def language(self) -> str:
+        """The language's code, such as `en`."""
+        return self.manifest.language
+
+    @property
+    def counts(self) -> Mapping[str, int]:
+        """How many documents, sections, sentences, links or turns there are, by name."""
+        return self.manifest.counts
+
+    @property
+    def dropped(self) -> Mapping[str, DroppedCount]:
+        """What became no document, by reason."""
+        return self.manifest.dropped
+
+    @property
+    def fingerprint(self) -> str:
+        """Tells corpora apart by their content."""
+        return self.manifest.fingerprint
+
+    def __len__(self) -> int:
+        return sum(part.rows for part in self.manifest.parts)
+
+    def __iter__(self) -> Iterator[Document]:
+        """The documents. Raises DataError for a part that is damaged."""
+        for batch in self.batches():
+            yield from from_batch(batch)
+
+    def batches(self) -> Iterator[Any]:
+        """The documents as Arrow record batches (see `schema`), one or more a row group.
+
+        Raises DataError for a part that is damaged: each is compared with its checksum when it is
+        first read.
+        """
+        pa = require_pyarrow()
+        for part in self.manifest.parts:
+            self.require_intact(part)
+            try:
+                with pa.parquet.ParquetFile(self.path / part.file, pre_buffer=False) as file:
+                    for group in range(file.num_row_groups):
+                        yield from file.read_row_group(group, use_threads=False).to_batches()
+            except (pa.ArrowException, OSError) as error:
+                raise self.damaged(part, f"it cannot be read, {error}") from error
+
+    def verify(self) -> None:
+        """Compare every part with its checksum. Raises DataError."""
+        self.intact.clear()
+        for part in self.manifest.parts:
+            self.require_intact(part)
+
+    def require_intact(self, part: Part) -> None:
+        """Raise DataError unless a part is what was written, which is looked at once."""
+        if part.file in self.intact:
+            return
+        self.require_size(part)
+        try:
+            found = sha256_of(self.path / part.file)
+        except OSError as error:
+            raise self.damaged(part, f"it cannot be read, {error.strerror}") from error
+        if found != part.sha256:
+            raise self.damaged(part, "its checksum is another")
+        self.intact.add(part.file)
+
+    def require_size(self, part: Part) -> None:
+        """Raise DataError unless a part is there and as long as it was."""
+        path = self.path / part.file
+        if not path.is_file():
+            raise self.damaged(part, "it is missing")
+        size = path.stat().st_size
+        if size != part.bytes:
+            raise self.damaged(part, f"it has {size:,} bytes, not {part.bytes:,}")
+
+    def damaged(self, part: Part, how: str) -> DataError:
+        """The error of a part that is not what was written."""
+        problem = f"This part of the corpus is damaged: {how}."
+        return DataError(problem, REMEDY, path=self.path / part.file)

@@ -1,0 +1,200 @@
+"""The pages of a MediaWiki XML dump, one at a time, plain or compressed.
+
+The bytes are cut at `<page>` and `</page>`, which cannot stand in a text unescaped, and each page
+is parsed as XML of its own. So a page that is no XML costs that page alone, an error names its
+byte, and pages that are not wanted cost next to nothing. Knows nothing of wikitext.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+from xml.etree import ElementTree
+
+from polyrank.data.files import is_damage, open_bytes
+from polyrank.errors import DataError
+from polyrank.pretraining.corpus.reading import Dropped
+from polyrank.pretraining.corpus.wikipedia.site import Site
+
+BLOCK = 1 << 20
+LONGEST_PAGE = 64 << 20
+"""MediaWiki takes no text above 2 MiB; what is longer is no page of a dump of articles."""
+LONGEST_HEAD = 4 << 20
+OPEN, CLOSE, END = b"<page>", b"</page>", b"</mediawiki>"
+ROOT = re.compile(rb"<mediawiki\b[^>]*>")
+LANGUAGE = re.compile(rb"xml:lang\s*=\s*[\"']([^\"']+)")
+TITLE = re.compile(rb"<title>([^<]*)")
+
+
+class Page(NamedTuple):
+    """A page as the dump has it; `redirect` is the title it leads to, if any."""
+
+    id: str
+    title: str
+    namespace: int
+    redirect: str | None
+    model: str
+    text: str
+
+
+class Dump:
+    """A dump that is being read. Raises DataError, with the byte, where it cannot go on."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.handle = open_bytes(path)
+        self.buffer = b""
+        self.offset = 0
+        """Of the buffer's first byte in the XML, decompressed."""
+        self.last = ""
+        """The title of the last page that was whole."""
+        self.ended = False
+        try:
+            self.site = self.read_site()
+        except BaseException:
+            self.handle.close()
+            raise
+
+    def __enter__(self) -> Dump:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.handle.close()
+
+    def more(self) -> bool:
+        """Read another block into the buffer; False at the end."""
+        try:
+            # read1 gives what could be decompressed before the damage, where read gives nothing
+            block = getattr(self.handle, "read1", self.handle.read)(BLOCK)
+        except Exception as error:
+            if not is_damage(error):
+                raise
+            raise self.error(f"The compressed data cannot be read: {error}") from error
+        self.buffer += block
+        return bool(block)
+
+    def drop(self, count: int) -> None:
+        """Let go of the buffer's first bytes."""
+        self.buffer = self.buffer[count:]
+        self.offset += count
+
+    def error(self, problem: str) -> DataError:
+        """An error with the place where reading stopped."""
+        after = f", after the page {self.last!r}" if self.last else ", before the first page"
+        place = f" at byte {self.offset + len(self.buffer):,} of the XML{after}"
+        remedy = "The file is damaged or cut off; fetch it again."
+        return DataError(f"{problem.rstrip('.')}{place}.", remedy, path=self.path)
+
+    def read_site(self) -> Site:
+        """What stands before the first page. Raises DataError if this is no dump."""
+        no_dump = "This is no MediaWiki dump: it has no <mediawiki> with a <siteinfo>"
+        while (stop := self.buffer.find(b"</siteinfo>")) < 0:
+            ended = not self.more()
+            is_other = len(self.buffer) > 4096 and not ROOT.search(self.buffer)
+            if ended or is_other or len(self.buffer) > LONGEST_HEAD:
+                raise DataError(
+                    no_dump + " at its start.",
+                    "Give a file such as enwiki-latest-pages-articles.xml.bz2, or say with --kind "
+                    "what it is.",
+                    path=self.path,
+                )
+        head = self.buffer[:stop]
+        begin = head.find(b"<siteinfo")
+        try:
+            information = ElementTree.fromstring(head[begin:] + b"</siteinfo>")
+        except ElementTree.ParseError as error:
+            raise self.error(f"The <siteinfo> is no XML, {error}") from error
+        root = ROOT.search(head)
+        language = None if root is None else LANGUAGE.search(root[0])
+        self.drop(stop)
+        return Site(
+            language="en" if language is None else language[1].decode("utf-8", "replace"),
+            case=information.findtext("case") or "first-letter",
+            namespaces={
+                (element.text or "").casefold(): int(element.get("key", "0"))
+                for element in information.iter("namespace")
+                if element.text
+            },
+        )
+
+    def pages(self) -> Iterator[Page | Dropped]:
+        """The pages, and those that are no XML. Raises DataError where the file ends too early."""
+        while self.find_page():
+            stop = self.find_close()
+            if stop < 0:
+                yield self.broken(-stop)
+                continue
+            chunk = self.buffer[:stop]
+            page = self.parse(chunk)
+            self.drop(stop)
+            yield page
+
+    def find_page(self) -> bool:
+        """Bring the next `<page>` to the buffer's start; False at the end of the dump."""
+        searched = 0
+        while (start := self.buffer.find(OPEN, searched)) < 0:
+            self.ended = self.ended or END in self.buffer
+            keep = max(len(self.buffer) - len(END), 0)
+            self.drop(keep)
+            if not self.more():
+                if END in self.buffer or self.ended:
+                    return False
+                raise self.error("The file ends without </mediawiki>")
+        self.ended = False
+        self.drop(start)
+        return True
+
+    def find_close(self) -> int:
+        """Where the page at the buffer's start ends; minus the bytes to pass over if it is broken.
+
+        Raises DataError if the file ends first.
+        """
+        searched = len(OPEN)
+        while (close := self.buffer.find(CLOSE, searched)) < 0:
+            again = self.buffer.find(OPEN, searched)
+            if again > 0:
+                return -again
+            if len(self.buffer) > LONGEST_PAGE:
+                return -(len(self.buffer) - len(CLOSE))
+            searched = max(len(self.buffer) - len(CLOSE), len(OPEN))
+            if not self.more():
+                raise self.error(f"The file ends in the middle of the page {title_of(self.buffer)}")
+        again = self.buffer.find(OPEN, len(OPEN), close)
+        return close + len(CLOSE) if again < 0 else -again
+
+    def broken(self, count: int) -> Dropped:
+        """Pass over a page that is not whole."""
+        where = f"{title_of(self.buffer)} at byte {self.offset:,}"
+        self.drop(count)
+        return Dropped("broken XML", where)
+
+    def parse(self, chunk: bytes) -> Page | Dropped:
+        """One page; of its revisions, the last."""
+        try:
+            element = ElementTree.fromstring(chunk)
+        except ElementTree.ParseError as error:
+            place = f"{title_of(chunk)} at byte {self.offset:,}"
+            return Dropped("broken XML", f"{place}: {error}")
+        title = element.findtext("title") or ""
+        revisions = element.findall("revision")
+        redirect = element.find("redirect")
+        number = element.findtext("ns")
+        prefix, colon, _ = title.partition(":")
+        guessed = (self.site.namespace(prefix) or 0) if colon else 0
+        self.last = title
+        return Page(
+            id=element.findtext("id") or "",
+            title=title,
+            namespace=int(number) if number and number.lstrip("-").isdigit() else guessed,
+            redirect=None if redirect is None else redirect.get("title"),
+            model=(revisions[-1].findtext("model") if revisions else None) or "wikitext",
+            text=(revisions[-1].findtext("text") if revisions else None) or "",
+        )
+
+
+def title_of(chunk: bytes) -> str:
+    """The title in the XML of a page that may be broken, for messages."""
+    found = TITLE.search(chunk, 0, 4096)
+    return repr(found[1].decode("utf-8", "replace")) if found else "without a title"

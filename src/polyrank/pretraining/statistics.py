@@ -1,0 +1,131 @@
+"""What tasks have drawn from a corpus, in numbers and in words, for people to judge.
+
+Knows no tokens: whoever asks brings the function that counts them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+from polyrank.pretraining.draws import combined, shuffled
+from polyrank.pretraining.pairs import Pair
+from polyrank.pretraining.passages import count_words
+from polyrank.pretraining.tasks.task import Task
+
+SEPARATOR = " [SEP] "
+
+
+class PaperFigures(NamedTuple):
+    """What Chang et al. (ICLR 2020) had of a task, from the English Wikipedia."""
+
+    pairs: float
+    first_tokens: float
+    second_tokens: float
+
+
+PAPER = {
+    "ict": PaperFigures(50.2e6, 30.4, 193.9),
+    "bfs": PaperFigures(17.5e6, 28.0, 160.5),
+    "wlp": PaperFigures(24.9e6, 29.4, 82.1),
+}
+
+
+class TaskStatistics(NamedTuple):
+    """A task over a corpus; the means are of `sampled` of its pairs."""
+
+    task: str
+    split: str
+    pairs: int
+    sampled: int
+    first_words: float
+    second_words: float
+    first_tokens: float | None
+    second_tokens: float | None
+    """With the title of the document; none where nobody counts tokens."""
+    positives: float | None
+    """The share of the label 1; none where pairs have no label."""
+
+
+def statistics(
+    task: Task[Any], *, count_tokens: Callable[[str], int] | None = None, sample: int = 2000
+) -> TaskStatistics:
+    """Number of pairs, and mean lengths of a sample that depends on the task's seed alone."""
+    pairs = list(sampled(task, sample))
+    labels = [pair.label for pair in pairs if pair.label is not None]
+    firsts, seconds = [first_text(pair) for pair in pairs], [second_text(pair) for pair in pairs]
+    plain = [f"{pair.second_title or ''} {pair.second}" for pair in pairs]
+    return TaskStatistics(
+        task=task.name,
+        split=task.split,
+        pairs=len(task),
+        sampled=len(pairs),
+        first_words=mean(map(count_words, firsts)),
+        second_words=mean(map(count_words, plain)),
+        first_tokens=None if count_tokens is None else mean(map(count_tokens, firsts)),
+        second_tokens=None if count_tokens is None else mean(map(count_tokens, seconds)),
+        positives=mean(labels) if labels else None,
+    )
+
+
+def sampled(task: Task[Any], count: int) -> Iterator[Pair]:
+    """Different pairs of the first pass, drawn from all of it."""
+    order = shuffled(len(task), combined(task.seed, count))
+    return (task[order(place)] for place in range(min(count, len(task))))
+
+
+def mean(values: Iterable[float]) -> float:
+    """The mean, 0 of nothing."""
+    values = list(values)
+    return sum(values) / len(values) if values else 0.0
+
+
+def first_text(pair: Pair) -> str:
+    """The first of a pair as people read it."""
+    return pair.first if isinstance(pair.first, str) else SEPARATOR.join(pair.first)
+
+
+def second_text(pair: Pair) -> str:
+    """The second of a pair as people read it: "title [SEP] passage"."""
+    return pair.second if pair.second_title is None else pair.second_title + SEPARATOR + pair.second
+
+
+def statistics_lines(rows: Sequence[TaskStatistics]) -> list[str]:
+    """A table of tasks, with the paper's beside it where it has the task."""
+    lines = [
+        f"{'task':<16}{'pairs':>12}{'words':>16}{'tokens':>16}   "
+        f"{'Chang et al.: pairs':>20}{'tokens':>16}"
+    ]
+    for row in rows:
+        paper = PAPER.get(row.task)
+        tokens = "" if row.first_tokens is None else lengths(row.first_tokens, row.second_tokens)
+        line = (
+            f"{row.task:<16}{row.pairs:>12,}{lengths(row.first_words, row.second_words):>16}"
+            f"{tokens:>16}   "
+        )
+        if paper is not None:
+            pairs = f"{paper.pairs / 1e6:.1f}M"
+            line += f"{pairs:>20}{lengths(paper.first_tokens, paper.second_tokens):>16}"
+        lines.append(line.rstrip())
+    return lines
+
+
+def lengths(first: float, second: float | None) -> str:
+    """The mean lengths of both texts of a pair."""
+    return f"{first:.1f} / {second or 0.0:.1f}"
+
+
+def preview(task: Task[Any], count: int = 5) -> list[str]:
+    """Some pairs as lines, so that a person can judge them; texts as they are, one a line."""
+    lines = []
+    for number, pair in enumerate(sampled(task, count), start=1):
+        label = {None: "", 1: ", follows", 0: ", does not follow"}[pair.label]
+        lines.append(f"{task.name} {number}{label}")
+        lines.append(f"  < {one_line(first_text(pair))}")
+        lines.append(f"  > {one_line(second_text(pair))}")
+    return lines
+
+
+def one_line(text: str) -> str:
+    """A text without line breaks."""
+    return " ".join(text.split())

@@ -1,0 +1,56 @@
+"""Body first selection: a sentence of an article's first section → a passage of the rest of it.
+
+Chang et al.: Pre-training Tasks for Embedding-based Large-scale Retrieval (ICLR 2020).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from polyrank.pretraining.draws import Draws
+from polyrank.pretraining.pairs import Pair, rest_key
+from polyrank.pretraining.tasks.task import ArticleTask
+
+
+@dataclass(frozen=True, kw_only=True)
+class BfsSettings:
+    """There is nothing to set."""
+
+
+class Bfs(ArticleTask[BfsSettings]):
+    """One pair for each sentence of the first section; each passage of the rest is as likely."""
+
+    name = "bfs"
+    settings_type = BfsSettings
+    has_passages = True
+    lacking = "articles with a first section and others behind it"
+
+    def __len__(self) -> int:
+        return len(self.articles.bfs)
+
+    def pair(self, item: int, draws: Draws) -> Pair:
+        """The sentence, and a passage drawn from the other sections."""
+        articles = self.articles
+        number = articles.bfs[item]
+        article = articles.passage_article[articles.passage_of(number)]
+        rest = articles.rest(article)
+        passage = rest[draws.below(len(rest))]
+        return Pair(
+            task=self.name,
+            first=articles.sentence(number),
+            second=articles.passages[passage],
+            second_title=articles.titles[article],
+            wanted=frozenset((rest_key(article),)),
+            answers=articles.answers(passage),
+            frequency=self.frequency(passage),
+            passage=passage,
+        )
+
+    def frequency(self, passage: int) -> float:
+        """The lead sentences of its article, divided by the passages that they draw from."""
+        articles = self.articles
+        if articles.is_lead(passage):
+            return 0.0
+        article = articles.passage_article[passage]
+        start, stop = articles.article_leads[article : article + 2].tolist()
+        return float(stop - start) / len(articles.rest(article))

@@ -1,0 +1,68 @@
+"""Inverse cloze task: a sentence → the rest of its passage.
+
+Lee, Chang, Toutanova: Latent Retrieval for Weakly Supervised Open Domain Question Answering
+(ACL 2019); Chang et al.: Pre-training Tasks for Embedding-based Large-scale Retrieval (ICLR 2020).
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from dataclasses import dataclass
+
+from polyrank.config import require
+from polyrank.pretraining.draws import Draws
+from polyrank.pretraining.pairs import Pair, passage_key
+from polyrank.pretraining.passages import without
+from polyrank.pretraining.tasks.task import ArticleTask
+
+
+@dataclass(frozen=True, kw_only=True)
+class IctSettings:
+    """Raises UsageError for a share that is none."""
+
+    keep_sentence: float = 0.1
+    """The share of pairs whose passage keeps the sentence: some overlap of words is to be learnt
+    as well."""
+
+    def __post_init__(self) -> None:
+        require(0 <= self.keep_sentence <= 1, "keep_sentence", "from 0 to 1", self.keep_sentence)
+
+
+class Ict(ArticleTask[IctSettings]):
+    """One pair for each sentence of passages with at least two different sentences."""
+
+    name = "ict"
+    settings_type = IctSettings
+    has_passages = True
+    lacking = "passages of at least two sentences"
+
+    def __len__(self) -> int:
+        return len(self.articles.ict)
+
+    def pair(self, item: int, draws: Draws) -> Pair:
+        """The sentence, and its passage without it and its repetitions."""
+        articles = self.articles
+        number = articles.ict[item]
+        passage = articles.passage_of(number)
+        text = articles.passages[passage]
+        start, stop = articles.sentence_starts[number], articles.sentence_stops[number]
+        sentence = text[start:stop]
+        kept = draws.happens(self.settings.keep_sentence)
+        same = [span for span in articles.spans(passage) if text[span[0] : span[1]] == sentence]
+        return Pair(
+            task=self.name,
+            first=sentence,
+            second=text if kept else without(text, same),
+            second_title=articles.title(passage),
+            wanted=frozenset((passage_key(passage),)),
+            answers=articles.answers(passage),
+            frequency=self.frequency(passage),
+            passage=passage,
+        )
+
+    def frequency(self, passage: int) -> float:
+        """The number of its sentences."""
+        ict = self.articles.ict
+        start, stop = self.articles.passage_sentences[passage : passage + 2].tolist()
+        first = bisect_left(ict, start)
+        return float(bisect_left(ict, stop, first, min(len(ict), first + stop - start)) - first)

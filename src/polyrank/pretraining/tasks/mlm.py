@@ -1,0 +1,73 @@
+"""Texts for masked language modelling: two that follow each other, to be read as one input.
+
+Humeau et al.: Poly-encoders (ICLR 2020) mask the words of a context and its reply together. What is
+masked is drawn where the tokens are.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from polyrank.config import require
+from polyrank.pretraining.draws import Draws
+from polyrank.pretraining.pairs import Pair
+from polyrank.pretraining.split import SplitName
+from polyrank.pretraining.tables import CorpusTables
+from polyrank.pretraining.tasks.task import Task
+
+
+@dataclass(frozen=True, kw_only=True)
+class MlmTextsSettings:
+    """Raises UsageError for a value out of its range."""
+
+    mlm_turns: int = 6
+    """The most turns before a reply; for conversations only."""
+
+    def __post_init__(self) -> None:
+        require(self.mlm_turns >= 1, "mlm_turns", "at least 1", self.mlm_turns)
+
+
+class MlmTexts(Task[MlmTextsSettings]):
+    """One pair for each passage, cut between two sentences; or for each reply, with its context.
+
+    The second is empty where a passage has one sentence.
+    """
+
+    name = "mlm"
+    settings_type = MlmTextsSettings
+    kinds = ("articles", "conversations")
+    lacking = "texts (of conversations: with two turns at least)"
+
+    def __init__(
+        self,
+        tables: CorpusTables,
+        split: SplitName = "train",
+        seed: int = 0,
+        settings: MlmTextsSettings | None = None,
+    ) -> None:
+        super().__init__(tables, split, seed, settings)
+        self._articles = tables.articles(split) if tables.kind == "articles" else None
+        self._conversations = None if self._articles else tables.conversations(split)
+
+    def __len__(self) -> int:
+        if self._articles is not None:
+            return len(self._articles.passages)
+        assert self._conversations is not None
+        return len(self._conversations.replies)
+
+    def pair(self, item: int, draws: Draws) -> Pair:
+        """The two texts."""
+        if self._articles is not None:
+            text, spans = self._articles.passages[item], self._articles.spans(item)
+            if len(spans) < 2:
+                return Pair(task=self.name, first=text, second="")
+            before = draws.below(len(spans) - 1)
+            end, start = spans[before][1], spans[before + 1][0]
+            return Pair(task=self.name, first=text[:end], second=text[start:])
+        assert self._conversations is not None
+        turn = self._conversations.replies[item]
+        return Pair(
+            task=self.name,
+            first=self._conversations.before(turn, self.settings.mlm_turns),
+            second=self._conversations.turns[turn],
+        )

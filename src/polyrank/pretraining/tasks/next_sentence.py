@@ -1,0 +1,96 @@
+"""Next sentence prediction: whether one segment follows another, or is from another article.
+
+Devlin et al.: BERT (NAACL 2019). Here what does not follow is drawn from what follows elsewhere, so
+that a segment alone does not tell its label.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from polyrank.config import require
+from polyrank.pretraining.draws import Draws
+from polyrank.pretraining.pairs import Pair, text_key
+from polyrank.pretraining.passages import count_words
+from polyrank.pretraining.tables import ArticleTables
+from polyrank.pretraining.tasks.task import ArticleTask
+
+TRIES = 20
+
+
+@dataclass(frozen=True, kw_only=True)
+class NextSentenceSettings:
+    """Raises UsageError for a value out of its range."""
+
+    segment_words: int = 100
+    """The most words of a segment, which has one sentence at least."""
+    unrelated_sentences: float = 0.5
+    """The share of pairs whose second does not follow; with 0, pairs have no label."""
+
+    def __post_init__(self) -> None:
+        require(self.segment_words >= 1, "segment_words", "at least 1", self.segment_words)
+        require(
+            0 <= self.unrelated_sentences < 1,
+            "unrelated_sentences",
+            "from 0 to below 1",
+            self.unrelated_sentences,
+        )
+
+
+class NextSentence(ArticleTask[NextSentenceSettings]):
+    """One pair for each sentence but the first of a passage: what is before it, and from it on."""
+
+    name = "next_sentence"
+    settings_type = NextSentenceSettings
+    lacking = "passages of at least two sentences"
+
+    def __len__(self) -> int:
+        return len(self.articles.following)
+
+    def pair(self, item: int, draws: Draws) -> Pair:
+        """The segments around a place between two sentences, or the second from elsewhere."""
+        articles, most = self.articles, self.settings.segment_words
+        number = articles.following[item]
+        passage = articles.passage_of(number)
+        first, second = segments(articles, passage, number, most)
+        true = text_key(second)
+        other = None
+        if draws.happens(self.settings.unrelated_sentences):
+            other = self._other(articles.passage_article[passage], true, draws)
+        return Pair(
+            task=self.name,
+            first=first,
+            second=second if other is None else other,
+            label=int(other is None) if self.settings.unrelated_sentences else None,
+            wanted=frozenset((true,)),
+            answers=frozenset((true if other is None else text_key(other),)),
+        )
+
+    def _other(self, article: int, true: int, draws: Draws) -> str | None:
+        """What follows somewhere in another article, and is another text; none if none is found."""
+        articles = self.articles
+        for _ in range(TRIES):
+            number = articles.following[draws.below(len(self))]
+            passage = articles.passage_of(number)
+            if articles.passage_article[passage] != article:
+                _, text = segments(articles, passage, number, self.settings.segment_words)
+                if text_key(text) != true:
+                    return text
+        return None
+
+
+def segments(articles: ArticleTables, passage: int, number: int, most: int) -> tuple[str, str]:
+    """What is before a sentence of a passage, and what is from it on: at most `most` words each."""
+    text, spans = articles.passages[passage], articles.spans(passage)
+    place = number - articles.passage_sentences[passage]
+    first, last = place - 1, place
+    words = count_words(text[slice(*spans[first])])
+    while first and (words := words + count_words(text[slice(*spans[first - 1])])) <= most:
+        first -= 1
+    words = count_words(text[slice(*spans[last])])
+    while last + 1 < len(spans):
+        words += count_words(text[slice(*spans[last + 1])])
+        if words > most:
+            break
+        last += 1
+    return text[spans[first][0] : spans[place - 1][1]], text[spans[place][0] : spans[last][1]]

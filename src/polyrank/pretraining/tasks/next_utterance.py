@@ -1,0 +1,74 @@
+"""Next utterance prediction: what was said so far → what was said next, or elsewhere.
+
+Humeau et al.: Poly-encoders (ICLR 2020), where the next utterance may have several sentences. What
+does not follow is drawn from the replies, not from openings, so that a text alone does not tell.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from polyrank.config import require
+from polyrank.pretraining.draws import Draws
+from polyrank.pretraining.pairs import Pair, text_key
+from polyrank.pretraining.tasks.task import ConversationTask
+
+TRIES = 20
+
+
+@dataclass(frozen=True, kw_only=True)
+class NextUtteranceSettings:
+    """Raises UsageError for a value out of its range."""
+
+    context_turns: int = 6
+    """The most turns of a context: the last before the next."""
+    unrelated_utterances: float = 0.5
+    """The share of pairs whose second does not follow; with 0, pairs have no label."""
+
+    def __post_init__(self) -> None:
+        require(self.context_turns >= 1, "context_turns", "at least 1", self.context_turns)
+        require(
+            0 <= self.unrelated_utterances < 1,
+            "unrelated_utterances",
+            "from 0 to below 1",
+            self.unrelated_utterances,
+        )
+
+
+class NextUtterance(ConversationTask[NextUtteranceSettings]):
+    """One pair for each turn but the first of a conversation."""
+
+    name = "next_utterance"
+    settings_type = NextUtteranceSettings
+    lacking = "conversations of at least two turns"
+
+    def __len__(self) -> int:
+        return len(self.conversations.replies)
+
+    def pair(self, item: int, draws: Draws) -> Pair:
+        """The turns before a reply, and the reply or another one."""
+        conversations = self.conversations
+        turn = conversations.replies[item]
+        second = conversations.turns[turn]
+        true = text_key(second)
+        other = None
+        if draws.happens(self.settings.unrelated_utterances):
+            other = self._other(conversations.conversation_of(turn), true, draws)
+        return Pair(
+            task=self.name,
+            first=conversations.before(turn, self.settings.context_turns),
+            second=second if other is None else other,
+            label=int(other is None) if self.settings.unrelated_utterances else None,
+            wanted=frozenset((true,)),
+            answers=frozenset((true if other is None else text_key(other),)),
+        )
+
+    def _other(self, conversation: int, true: int, draws: Draws) -> str | None:
+        """A reply of another conversation, and another text; none if none is found."""
+        conversations = self.conversations
+        for _ in range(TRIES):
+            turn = conversations.replies[draws.below(len(self))]
+            text = conversations.turns[turn]
+            if conversations.conversation_of(turn) != conversation and text_key(text) != true:
+                return text
+        return None

@@ -1,0 +1,76 @@
+"""Wiki link prediction: a sentence of a page's first section → a passage that links to the page.
+
+Chang et al.: Pre-training Tasks for Embedding-based Large-scale Retrieval (ICLR 2020). There the
+passage may be any of the page with the link; here that is an option.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from dataclasses import dataclass
+
+from polyrank.pretraining.draws import Draws
+from polyrank.pretraining.pairs import Pair, link_key
+from polyrank.pretraining.tasks.task import ArticleTask
+
+
+@dataclass(frozen=True, kw_only=True)
+class WlpSettings:
+    """Where the passage is from."""
+
+    any_passage: bool = False
+    """Take any passage of the page with the link, not the passage with the link."""
+
+
+class Wlp(ArticleTask[WlpSettings]):
+    """One pair for each passage and page that it links to; each lead sentence is as likely."""
+
+    name = "wlp"
+    settings_type = WlpSettings
+    has_passages = True
+    lacking = "links between its articles"
+
+    def __len__(self) -> int:
+        return len(self.articles.links)
+
+    def pair(self, item: int, draws: Draws) -> Pair:
+        """A lead sentence of the linked page, and the passage."""
+        articles = self.articles
+        passage = bisect_right(articles.passage_links, item) - 1
+        target = articles.links[item]
+        start, stop = articles.article_leads[target : target + 2].tolist()
+        query = articles.leads[start + draws.below(stop - start)]
+        answers = articles.answers(passage)
+        if self.settings.any_passage:
+            own = self._passages_of(passage)
+            passage = own[draws.below(len(own))]
+            answers = articles.answers(passage) | self._page_links(own)
+        return Pair(
+            task=self.name,
+            first=articles.sentence(query),
+            second=articles.passages[passage],
+            second_title=articles.title(passage),
+            wanted=frozenset((link_key(target),)),
+            answers=answers,
+            frequency=self.frequency(passage),
+            passage=passage,
+        )
+
+    def frequency(self, passage: int) -> float:
+        """The number of its links; with `any_passage`, the mean of its page's passages."""
+        articles = self.articles
+        own = (
+            self._passages_of(passage) if self.settings.any_passage else range(passage, passage + 1)
+        )
+        links = articles.passage_links[own.stop] - articles.passage_links[own.start]
+        return links / len(own)
+
+    def _passages_of(self, passage: int) -> range:
+        """The passages of the same page."""
+        article = self.articles.passage_article[passage]
+        return range(*self.articles.article_passages[article : article + 2].tolist())
+
+    def _page_links(self, own: range) -> frozenset[int]:
+        """The keys of all that passages link to."""
+        links = self.articles.passage_links
+        return frozenset(map(link_key, self.articles.links[links[own.start] : links[own.stop]]))

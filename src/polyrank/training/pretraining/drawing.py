@@ -1,0 +1,148 @@
+"""From corpora and settings to the pairs of a run, and to the texts for a vocabulary."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+from polyrank.config import to_mapping
+from polyrank.errors import UsageError
+from polyrank.pretraining.building import Source, open_tables
+from polyrank.pretraining.draws import shuffled
+from polyrank.pretraining.split import SplitName
+from polyrank.pretraining.statistics import sampled
+from polyrank.pretraining.tables import CorpusTables, TablesSettings
+from polyrank.pretraining.tasks.ict import IctSettings
+from polyrank.pretraining.tasks.mixture import Mixture
+from polyrank.pretraining.tasks.mlm import MlmTextsSettings
+from polyrank.pretraining.tasks.next_sentence import NextSentenceSettings
+from polyrank.pretraining.tasks.next_utterance import NextUtteranceSettings
+from polyrank.pretraining.tasks.registry import TASKS, make_task
+from polyrank.pretraining.tasks.task import Task
+from polyrank.pretraining.tasks.wlp import WlpSettings
+from polyrank.tokens.masking_config import MaskingConfig
+from polyrank.training.pretraining.config import PretrainingConfig
+from polyrank.training.pretraining.records import CorpusPairs
+
+VOCABULARY_TEXTS = 100_000
+"""Passages or turns that a vocabulary is made of, drawn from all of them."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TaskSettings:
+    """The settings of the single tasks."""
+
+    ict: IctSettings = field(default=IctSettings())
+    wlp: WlpSettings = field(default=WlpSettings())
+    next_sentence: NextSentenceSettings = field(default=NextSentenceSettings())
+    next_utterance: NextUtteranceSettings = field(default=NextUtteranceSettings())
+    mlm: MlmTextsSettings = field(default=MlmTextsSettings())
+
+    @property
+    def all(self) -> list[Any]:
+        """Each task's own."""
+        return [getattr(self, one.name) for one in fields(self)]
+
+
+class Drawing:
+    """The tasks of a run over its corpora. Each task draws from the first corpus of its kind.
+
+    Raises UsageError for a task that has no corpus of its kind, DataError for one whose corpus
+    lacks what it needs.
+    """
+
+    def __init__(
+        self,
+        corpora: Sequence[Source],
+        config: PretrainingConfig,
+        *,
+        tables: TablesSettings,
+        tasks: TaskSettings,
+        seed: int,
+    ) -> None:
+        self.tables = [open_tables(corpus, tables) for corpus in corpora]
+        self.config = config
+        self.settings = tasks.all
+        self.seed = seed
+        self.described = [
+            [corpus.fingerprint for corpus in corpora],
+            to_mapping(config),
+            to_mapping(tables),
+            [to_mapping(one) for one in self.settings],
+            seed,
+        ]
+
+    def fitting(self, name: str) -> CorpusTables:
+        """The corpus that a task draws from. Raises UsageError if there is none."""
+        kinds = TASKS[name].kinds
+        for tables in self.tables:
+            if tables.kind in kinds:
+                return tables
+        raise UsageError(
+            f"The task {name} needs a corpus of {' or '.join(kinds)}, got "
+            f"{' and '.join(tables.kind for tables in self.tables)}.",
+            "Leave the task out, or give such a corpus as well.",
+        )
+
+    def tasks(self, split: SplitName = "train") -> list[Task[Any]]:
+        """The tasks of one side."""
+        return [
+            make_task(name, self.fitting(name), split, self.seed, self.settings)
+            for name in self.config.weights
+        ]
+
+    def mixture(self, batch_size: int) -> Mixture:
+        """All tasks as one sequence."""
+        weights = list(self.config.weights.values())
+        batches = self.config.batches
+        return Mixture(self.tasks(), weights, self.seed, batches=batches, batch_size=batch_size)
+
+    def pairs(self, num_pairs: int, batch_size: int, masking: MaskingConfig) -> CorpusPairs:
+        """As many pairs of the mixture as a run takes."""
+        described = json.dumps([*self.described, to_mapping(masking), batch_size, num_pairs])
+        held_out = {
+            task.name: list(sampled(task, self.config.held_out_pairs))
+            for task in self.tasks("held_out")
+        }
+        return CorpusPairs(
+            self.mixture(batch_size),
+            num_pairs,
+            config=self.config,
+            masking=masking,
+            fingerprint=hashlib.sha256(described.encode()).hexdigest(),
+            held_out=held_out,
+        )
+
+    def texts(self) -> Texts:
+        """What a vocabulary is made of."""
+        return Texts(self.tables, self.seed)
+
+
+class Texts:
+    """Passages and turns of the training side, drawn from all of them; the same each time."""
+
+    def __init__(self, tables: Sequence[CorpusTables], seed: int) -> None:
+        self.tables = tables
+        self.seed = seed
+
+    def __iter__(self) -> Iterator[str]:
+        share = VOCABULARY_TEXTS // len(self.tables)
+        for tables in self.tables:
+            if tables.kind == "articles":
+                texts = tables.articles("train").passages
+            else:
+                texts = tables.conversations("train").turns
+            order = shuffled(len(texts), self.seed) if len(texts) else None
+            for place in range(min(share, len(texts))):
+                assert order is not None
+                yield texts[order(place)]
+
+
+def base_folder(output: Path) -> Path:
+    """Where a run keeps the new encoder that it starts from."""
+    output = output.absolute()
+    return output.with_name(f".{output.name}.base")

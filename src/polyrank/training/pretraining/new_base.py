@@ -1,0 +1,42 @@
+"""A new encoder and its tokeniser as a folder, made of the texts of corpora, once a run."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from polyrank.config import to_mapping
+from polyrank.models.encoder_config import NewEncoderConfig
+from polyrank.models.new_encoder import new_encoder
+from polyrank.storage import replaced_folder, write_text
+from polyrank.tokens.vocabulary import train_tokenizer
+
+RECORD = "base.json"
+
+
+def make_base(
+    folder: Path, texts: Iterable[str], config: NewEncoderConfig, *, described: Any, seed: int
+) -> None:
+    """Write a new encoder to `folder`, unless it is there already.
+
+    The same texts, configuration and seed give the same encoder. `described` tells the texts.
+    Raises DataError where there are none, StorageError if the disk refuses.
+    """
+    record = json.dumps([described, to_mapping(config), seed], indent=1) + "\n"
+    known = folder / RECORD
+    if known.is_file() and known.read_text(encoding="utf-8") == record:
+        return
+    tokenizer = train_tokenizer(
+        texts, config.vocabulary, lower_case=config.lower_case, max_length=config.positions
+    )
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        encoder: Any = new_encoder(config, tokenizer)
+    with replaced_folder(folder) as fresh:
+        encoder.save_pretrained(fresh)
+        tokenizer.save_pretrained(fresh)
+        write_text(fresh / RECORD, record)

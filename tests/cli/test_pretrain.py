@@ -1,0 +1,152 @@
+"""`polyrank pretrain` from files to a base that `polyrank train` takes."""
+
+import json
+
+import pytest
+
+from polyrank.cli.main import commands, run
+from polyrank.data.examples import write_examples
+from polyrank.models.cross_encoder import CrossEncoder
+from polyrank.records import Example
+from tiny_encoders import WORDS
+
+pytest.importorskip("pyarrow")
+SMALL = ["--layers", "1", "--width", "16", "--heads", "2", "--positions", "64"]
+SMALL += ["--vocabulary", "300", "--projection", "8", "--max-candidate-length", "48"]
+RUN = ["--batch-size", "8", "--max-steps", "4", "--evaluations", "2", "--dtype", "float32"]
+RUN += ["--held-out", "0.3", "--held-out-pairs", "20", "--device", "cpu"]
+
+
+def sentence(number):
+    return f"The {WORDS[number % 30]} of number {number} is a {WORDS[number % 7]} indeed."
+
+
+def article(number):
+    return {
+        "id": f"a{number}",
+        "title": f"Title {number}",
+        "sections": [
+            {"paragraphs": [f"{sentence(number)} {sentence(number + 1)}"]},
+            {
+                "heading": "More",
+                "paragraphs": [
+                    {
+                        "text": f"See Title {number * 7 % 20}. {sentence(number + 2)} And more.",
+                        "links": [f"Title {number * 7 % 20}"],
+                    }
+                ],
+            },
+        ],
+    }
+
+
+@pytest.fixture
+def corpora(tmp_path):
+    articles, turns = tmp_path / "articles.jsonl", tmp_path / "turns.jsonl"
+    articles.write_text("".join(json.dumps(article(n)) + "\n" for n in range(20)))
+    talk = [{"id": f"c{n}", "turns": [sentence(n), "yes", sentence(n + 3)]} for n in range(12)]
+    turns.write_text("".join(json.dumps(one) + "\n" for one in talk))
+    for source, name in ((articles, "wiki"), (turns, "talk")):
+        assert run(["corpus", str(source), "--output", str(tmp_path / name)], commands()) == 0
+    return tmp_path
+
+
+def pretrain(corpora, *arguments):
+    given = ["pretrain", "--corpus", f"{corpora / 'wiki'},{corpora / 'talk'}", *arguments]
+    return run([*map(str, given)], commands())
+
+
+def test_from_nothing_to_a_base_of_all_architectures(corpora, capsys):
+    out = corpora / "encoder"
+    tasks = "ict,bfs,wlp,mlm,next_sentence,next_utterance"
+    capsys.readouterr()
+    assert pretrain(corpora, "--tasks", tasks, "--output", out, *SMALL, *RUN, "--json") == 0
+    captured = capsys.readouterr()
+    found = json.loads(captured.out)
+    assert (found["steps"], found["pairs"]) == (4, 32)
+    assert {"ict_recall@1", "mlm_masked", "next_utterance_follows"} <= found["held_out"].keys()
+    assert "Making a vocabulary of at most 300 pieces" in captured.err
+    assert not [path.name for path in corpora.iterdir() if path.name.startswith(".encoder")]
+    examples = [Example(context=sentence(n), response=sentence(n + 1)) for n in range(16)]
+    write_examples(corpora / "train.jsonl", examples)
+    arguments = ["train", "--arch", "all", "--base", out, "--train", corpora / "train.jsonl"]
+    arguments += ["--output", corpora / "models", "--max-steps", "1", "--batch-size", "4"]
+    arguments += ["--dtype", "float32", "--device", "cpu"]
+    assert run([*map(str, arguments)], commands()) == 0
+    cross = CrossEncoder.from_pretrained(corpora / "models" / "cross", device="cpu")
+    assert cross.tower.width == 16
+
+    more = ["--base", out, "--tasks", "ict", "--output", corpora / "continued", *RUN]
+    assert pretrain(corpora, *more, "--layers", "9") == 0
+    assert "--layers has no effect with --base" in capsys.readouterr().err
+
+
+def test_an_interrupted_run_goes_on_from_the_same_new_encoder(corpora, monkeypatch, capsys):
+    out = corpora / "encoder"
+    arguments = ["--tasks", "ict,mlm", "--output", out, *SMALL, *RUN]
+    assert pretrain(corpora, *arguments) == 0
+    whole = (out / "model.safetensors").read_bytes()
+
+    from polyrank.training.pretraining import held_out
+
+    ranked, calls = held_out.ranked, []
+
+    def stop(*given):
+        calls.append(1)
+        if len(calls) == 2:
+            raise KeyboardInterrupt
+        return ranked(*given)
+
+    monkeypatch.setattr(held_out, "ranked", stop)
+    other = corpora / "other"
+    cut = ["--tasks", "ict,mlm", "--output", other, *SMALL, *RUN]
+    assert pretrain(corpora, *cut) == 130
+    assert not other.exists()
+    monkeypatch.setattr(held_out, "ranked", ranked)
+    capsys.readouterr()
+    assert pretrain(corpora, *cut) == 0
+    assert "Going on after step 2 of 4." in capsys.readouterr().out
+    assert (other / "model.safetensors").read_bytes() == whole
+
+
+def test_preview_shows_pairs_and_figures(corpora, bert, capsys):
+    capsys.readouterr()
+    assert pretrain(corpora, "--preview", "2", "--base", bert, "--tasks", "wlp,next_utterance") == 0
+    shown = capsys.readouterr().out
+    assert "wlp" in shown
+    assert "24.9M" in shown
+    assert "Title" in shown
+    assert "next_utterance 2" in shown
+    assert pretrain(corpora, "--preview", "1", "--json") == 0
+    found = json.loads(capsys.readouterr().out)
+    assert [row["task"] for row in found["tasks"]] == ["ict", "bfs", "wlp"]
+
+
+def test_the_papers_recipe_is_shown(capsys):
+    given = ["pretrain", "--recipe", "two-tower-pretraining", "--show-config"]
+    assert run(given, commands()) == 0
+    shown = capsys.readouterr().out
+    assert "batch_size: 8192" in shown
+    assert "max_steps: 100000" in shown
+    assert "projection: 512" in shown
+
+
+def test_bad_input_is_one_message(corpora, capsys):
+    capsys.readouterr()
+
+    def error(*arguments):
+        assert pretrain(corpora, *arguments) == 2
+        return capsys.readouterr().err
+
+    assert "--output is required" in error()
+    assert "no task 'itc'" in error("--tasks", "itc", "--preview", "1")
+    bare = corpora / "bare.jsonl"
+    bare.write_text(json.dumps({"title": "One", "text": "A single sentence stands here."}) + "\n")
+    assert run(["corpus", str(bare), "--output", str(corpora / "bare")], commands()) == 0
+    capsys.readouterr()
+    given = ["pretrain", "--corpus", str(corpora / "bare"), "--tasks", "wlp", "--preview", "1"]
+    assert run(given, commands()) == 2
+    assert "The task wlp needs" in capsys.readouterr().err
+    given = ["pretrain", "--corpus", str(corpora / "talk"), "--tasks", "ict", "--preview", "1"]
+    assert run(given, commands()) == 2
+    assert "The task ict needs a corpus of articles, got conversations" in capsys.readouterr().err
