@@ -265,6 +265,28 @@ def test_conversations_become_a_corpus_too(tmp_path):
     assert list(corpus)[3].turns[0] == ("a", "Hi 3")
 
 
+def test_reddit_comments_become_conversations(tmp_path):
+    source = tmp_path / "RC_2012-01"
+    rows = [
+        {"id": f"e{n}", "parent_id": f"t1_e{n - 1}" if n else "t3_p", "link_id": "t3_p",
+         "author": "ab"[n % 2], "body": f"This is comment number {n}."}
+        for n in range(3)
+    ]  # fmt: skip
+    source.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    (talk,) = convert(source, tmp_path / "corpus")
+    assert [turn.text for turn in talk.turns] == [row["body"] for row in rows]
+
+
+def test_the_documentation_of_a_library_is_a_corpus(tmp_path):
+    (tmp_path / "lib").mkdir()
+    (tmp_path / "lib" / "thing.py").write_text(
+        '"""A module of things.\n\nIt has many of them."""\n'
+    )
+    corpus = convert(tmp_path / "lib", tmp_path / "corpus")
+    assert corpus.language == "en"
+    assert [article.title for article in corpus] == ["thing"]
+
+
 @pytest.mark.parametrize(
     ("name", "content", "kind"),
     [
@@ -273,6 +295,7 @@ def test_conversations_become_a_corpus_too(tmp_path):
         ("a.jsonl", '{"title": "A", "text": "b"}\n', "articles"),
         ("a.jsonl", '{"title": "A", "sections": [' + '"x", ' * 30_000, "articles"),
         ("a.jsonl", '{"id": "1", "turns": []}\n', "conversations"),
+        ("a.jsonl", '{"context": ["a"], "response": "b"}\n', "conversations"),
         ("RC_2012-01", '{"parent_id": "t3_x", "body": "b", "id": "1"}\n', "reddit"),
     ],
 )

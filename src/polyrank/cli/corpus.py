@@ -84,6 +84,7 @@ def corpus(options: CorpusOptions, output: Output) -> None:
     is started again.
     """
     from polyrank.pretraining.corpus.convert import convert
+    from polyrank.pretraining.corpus.kinds import WIKIPEDIA
 
     started = time.perf_counter()
     made = convert(
@@ -96,6 +97,10 @@ def corpus(options: CorpusOptions, output: Output) -> None:
         restart=options.restart,
         keep_going=options.keep_going,
     )
+    if made.manifest.settings["kind"] != WIKIPEDIA:
+        for flag, is_given in (("--lists", options.lists), ("--processes", options.processes)):
+            if is_given:
+                output.warn(f"{flag} has no effect: it is for MediaWiki dumps.")
     report(made, output, time.perf_counter() - started)
 
 

@@ -11,6 +11,7 @@ import contextlib
 import shutil
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,7 @@ from polyrank.config import require, to_mapping
 from polyrank.errors import DataError
 from polyrank.pretraining.corpus.finishing import linked, resolved
 from polyrank.pretraining.corpus.job import Job, describe_source, is_made, tidy, working
-from polyrank.pretraining.corpus.kinds import PYTHON_DOCS, WIKIPEDIA, detect, reader_of
+from polyrank.pretraining.corpus.kinds import PYTHON_DOCS, REDDIT, WIKIPEDIA, detect, reader_of
 from polyrank.pretraining.corpus.manifest import Manifest, Part, write_manifest
 from polyrank.pretraining.corpus.parts import Parts
 from polyrank.pretraining.corpus.reading import Dropped
@@ -94,7 +95,7 @@ def convert(
         return Corpus.open(output)
     with working(output, job, restart=restart) as work:
         with contextlib.closing(Redirects(work / "redirects.sqlite")) as redirects:
-            with feeding(source, kind, language, lists) as fed:
+            with feeding(source, kind, language, lists, work / "scratch") as fed:
                 parts = Parts(work)
                 damage = write_parts(fed, parts, redirects, layout, num_processes)
             require_usable(parts, damage, source, work, keep_going=keep_going)
@@ -107,15 +108,24 @@ def convert(
 
 
 @contextlib.contextmanager
-def feeding(source: Path, kind: str, language: str | None, lists: bool) -> Iterator[Feed]:
-    """Open a source."""
-    if kind != WIKIPEDIA:
-        usual = "en" if kind == PYTHON_DOCS else UNKNOWN_LANGUAGE
-        yield Feed(items=reader_of(kind)(source), language=language or usual, make=None)
+def feeding(
+    source: Path, kind: str, language: str | None, lists: bool, scratch: Path
+) -> Iterator[Feed]:
+    """Open a source; what its reader has to put aside goes to the folder `scratch`."""
+    if kind == WIKIPEDIA:
+        with Dump(source) as dump:
+            site = site_of(dump, language)
+            make = ArticleMaker(site, lists)
+            yield Feed(items=feed(dump, site), language=site.language, make=make)
         return
-    with Dump(source) as dump:
-        site = site_of(dump, language)
-        yield Feed(items=feed(dump, site), language=site.language, make=ArticleMaker(site, lists))
+    read = reader_of(kind)
+    if kind == REDDIT:
+        with storage_errors(scratch):
+            shutil.rmtree(scratch, ignore_errors=True)
+            scratch.mkdir()
+        read = partial(read, scratch=scratch)
+    usual = "en" if kind == PYTHON_DOCS else UNKNOWN_LANGUAGE
+    yield Feed(items=read(source), language=language or usual, make=None)
 
 
 def write_parts(

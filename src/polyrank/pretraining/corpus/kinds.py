@@ -16,20 +16,21 @@ from polyrank.pretraining.corpus.reading import Reader
 
 WIKIPEDIA = "wikipedia"
 PYTHON_DOCS = "python-docs"
+REDDIT = "reddit"
 HERE = "polyrank.pretraining.corpus"
 READERS = {
     WIKIPEDIA: f"{HERE}.wikipedia.reader:read",
     "articles": f"{HERE}.articles:read",
     PYTHON_DOCS: f"{HERE}.python_docs:read",
     "conversations": f"{HERE}.conversations:read",
-    "reddit": f"{HERE}.reddit:read",
+    REDDIT: f"{HERE}.reddit:read",
 }
 """Where the reader of each kind is."""
 
 START = 1 << 16
 IN_REDDIT = ("parent_id", "body")
 IN_ARTICLES = ("sections", "text", "paragraphs", "title")
-IN_CONVERSATIONS = ("turns", "utterances", "messages", "dialog", "dialogue")
+IN_CONVERSATIONS = ("turns", "utterances", "messages", "dialog", "dialogue", "context")
 
 
 def reader_of(kind: str) -> Reader:
@@ -41,8 +42,8 @@ def reader_of(kind: str) -> Reader:
 
 
 def detect(path: Path) -> str:
-    """The kind of a file. Raises DataError if it cannot be told or cannot be read."""
-    if path.name == PYTHON_DOCS and not path.exists():
+    """The kind of a file, or of a Python's library. Raises DataError if it cannot be told."""
+    if path.is_dir() or (path.name == PYTHON_DOCS and not path.exists()):
         return PYTHON_DOCS
     suffixes = [suffix.lower() for suffix in path.suffixes if suffix.lower() not in COMPRESSIONS]
     if suffixes[-1:] == [".xml"]:
@@ -52,12 +53,12 @@ def detect(path: Path) -> str:
         return WIKIPEDIA
     names = first_names(start)
     for kind, known in (
-        ("reddit", IN_REDDIT),
+        (REDDIT, IN_REDDIT),
         ("conversations", IN_CONVERSATIONS),
         ("articles", IN_ARTICLES),
     ):
         found = [name in names for name in known]
-        if all(found) if kind == "reddit" else any(found):
+        if all(found) if kind == REDDIT else any(found):
             return kind
     raise DataError(
         "This is no MediaWiki dump, and its first line is no JSON object of an article, a "
