@@ -3,7 +3,7 @@
 KorSTS dev, Spearman's correlation of the cosine with the labels: untrained; trained on KorSTS train
 by the objectives regression (cosine, squared error) and cosent; and first by the classification
 objective on KorNLI, of which only the 2,490 pairs of its XNLI dev part are at hand, then on KorSTS.
-korean_chatbot dev, R@1 of 20 candidates, for bi, poly-64 and cross.
+korean_chatbot dev, R@1 of 20 candidates, for bi, poly-64 and cross (head = interaction), trained alike.
 
 python -m benchmarks.korean DATA --korean-base FOLDER --output FILE [--parts korsts,chatbot]
     [--bases minilm,korean] [--seeds 0,1,2] [--epochs 4 | --steps 200]
@@ -11,7 +11,7 @@ python -m benchmarks.korean DATA --korean-base FOLDER --output FILE [--parts kor
 FOLDER is what benchmarks.korean_base makes. The other base is all-MiniLM-L6-v2, which was trained
 on English and reads Hangul as jamo, so that texts are cut at 128 tokens for KorSTS, 64 for the
 chatbot. The Korean base is smaller and has barely been trained: its learning rate is 2e-4, that of
-MiniLM 5e-5 and, for cross, 1e-4. No dev text chooses a checkpoint: the last weights are kept. FILE
+MiniLM 5e-5. No dev text chooses a checkpoint: the last weights are kept. FILE
 holds every result as it comes; a run that is started again computes what is missing.
 """
 
@@ -54,7 +54,7 @@ PLANS: dict[str, Plan] = {
 CHATBOT: dict[str, tuple[str, dict[str, Any]]] = {
     "bi": ("bi", {}),
     "poly-64": ("poly", {"num_codes": 64}),
-    "cross": ("cross", {}),
+    "cross": ("cross", {"head": "interaction"}),
 }
 FOLDER = "korsts_kornli"
 FILES = {
@@ -65,17 +65,15 @@ FILES = {
 }
 PAIR_LENGTH, CHATBOT_LENGTH = 128, 64
 PAIR_BATCH, CHATBOT_BATCH = 16, 64
-CROSS_BATCH, CROSS_NEGATIVES = 16, 7
 PARTS, BASES = ("korsts", "chatbot"), ("minilm", "korean")
 
 
 class Base(NamedTuple):
-    """An encoder to start from, and the peak learning rates that suit it."""
+    """An encoder to start from, and the peak learning rate that suits it."""
 
     name: str
     folder: Path
     learning_rate: float
-    cross_learning_rate: float
 
 
 def lengths(most: int) -> dict[str, Any]:
@@ -126,13 +124,11 @@ def reply(
     model = made.from_pretrained(base.folder, device="cpu", **lengths(CHATBOT_LENGTH), **settings)
     seconds = 0.0
     if trained:
-        cross = architecture == "cross"
         config = TrainingConfig(
-            batch_size=CROSS_BATCH if cross else CHATBOT_BATCH,
-            num_negatives=CROSS_NEGATIVES,
+            batch_size=CHATBOT_BATCH,
             epochs=options.epochs,
             max_steps=options.steps,
-            learning_rate=base.cross_learning_rate if cross else base.learning_rate,
+            learning_rate=base.learning_rate,
             evaluations=1,
             seed=seed,
         )
@@ -183,7 +179,7 @@ def replies(options: argparse.Namespace, store: ResultsStore, base: Base) -> lis
     """
     rows = []
     for name, trained in [("bi", False), *((name, True) for name in CHATBOT)]:
-        rate = base.cross_learning_rate if name == "cross" else base.learning_rate
+        rate = base.learning_rate
         start = settings_of(options, base, trained, rate)
         found = []
         for seed in options.seeds if trained else options.seeds[:1]:
@@ -200,11 +196,11 @@ def chosen_bases(options: argparse.Namespace) -> list[Base]:
     """The bases asked for; the name of the Korean one tells its weights by their digest."""
     bases = []
     if "minilm" in options.bases:
-        bases.append(Base("all-MiniLM-L6-v2", default_base(), 5e-5, 1e-4))
+        bases.append(Base("all-MiniLM-L6-v2", default_base(), 5e-5))
     if "korean" in options.bases and options.korean_base is not None:
         digest = sha256_of(options.korean_base / "model.safetensors")[:8]
         rate = options.korean_learning_rate
-        bases.append(Base(f"korean-{digest}", options.korean_base, rate, rate))
+        bases.append(Base(f"korean-{digest}", options.korean_base, rate))
     return bases
 
 
