@@ -3,7 +3,7 @@
 KorSTS dev, Spearman's correlation of the cosine with the labels: untrained; trained on KorSTS train
 by the objectives regression (cosine, squared error) and cosent; and first by the classification
 objective on KorNLI, of which only the 2,490 pairs of its XNLI dev part are at hand, then on KorSTS.
-korean_chatbot dev, R@1 of 20 candidates, for bi, poly-64 and cross (head = interaction), trained alike.
+korean_chatbot dev, R@1 of 20 candidates, for bi, poly-64 and cross (head = interaction).
 
 python -m benchmarks.korean DATA --korean-base FOLDER --output FILE [--parts korsts,chatbot]
     [--bases minilm,korean] [--seeds 0,1,2] [--epochs 4 | --steps 200]

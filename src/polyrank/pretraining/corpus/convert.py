@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import shutil
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
@@ -23,7 +23,7 @@ from polyrank.pretraining.corpus.job import Job, describe_source, is_made, tidy,
 from polyrank.pretraining.corpus.kinds import PYTHON_DOCS, REDDIT, WIKIPEDIA, detect, reader_of
 from polyrank.pretraining.corpus.manifest import Manifest, Part, write_manifest
 from polyrank.pretraining.corpus.parts import Parts
-from polyrank.pretraining.corpus.reading import Dropped
+from polyrank.pretraining.corpus.reading import Dropped, Reading
 from polyrank.pretraining.corpus.schema import COUNTED, require_pyarrow
 from polyrank.pretraining.corpus.store import Corpus
 from polyrank.pretraining.corpus.tally import Tally
@@ -118,7 +118,7 @@ def feeding(
             make = ArticleMaker(site, lists)
             yield Feed(items=feed(dump, site), language=site.language, make=make)
         return
-    read = reader_of(kind)
+    read: Callable[..., Reading] = reader_of(kind)
     if kind == REDDIT:
         with storage_errors(scratch):
             shutil.rmtree(scratch, ignore_errors=True)
