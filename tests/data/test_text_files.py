@@ -44,6 +44,23 @@ def test_damaged_compression_is_named(suffix, tmp_path):
     assert str(path) in str(caught.value)
 
 
+@pytest.mark.parametrize("suffix", [".gz", ".bz2", ".xz", ".zst"])
+def test_a_file_cut_off_at_a_line_is_noticed(tmp_path, suffix):
+    path = tmp_path / f"text.txt{suffix}"
+    whole = COMPRESS[suffix]("".join(f"line {n * 7919 % 10007}\n" for n in range(20_000)).encode())
+    path.write_bytes(whole[: len(whole) // 2])
+    with pytest.raises(DataError, match=r"text\.txt.*line \d+: The compressed data cannot be read"):
+        list(read_lines(path))
+
+
+def test_zstandard_with_a_large_window(tmp_path):
+    parameters = zstandard.ZstdCompressionParameters.from_level(3, window_log=28)
+    path = tmp_path / "text.txt.zst"
+    compressor = zstandard.ZstdCompressor(compression_params=parameters).compressobj()
+    path.write_bytes(compressor.compress(b"a\nb\n") + compressor.flush())
+    assert [line for _, line in read_lines(path)] == ["a", "b"]
+
+
 def test_zstandard_missing_names_the_extra(tmp_path, monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "zstandard", None)
     path = tmp_path / "text.txt.zst"

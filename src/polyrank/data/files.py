@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any, cast
 
-from polyrank.errors import DataError, MissingExtraError
+from polyrank.errors import DataError
 
 COMPRESSIONS = (".gz", ".bz2", ".xz", ".zst")
 
@@ -44,15 +44,11 @@ def open_bytes(path: Path) -> IO[bytes]:
         ) from error
 
 
-def open_zstandard(path: Path, mode: str) -> Any:
+def open_zstandard(path: Path, _: str) -> Any:
     """Open a .zst file with the zstandard package, buffered so that lines can be read."""
-    try:
-        import zstandard
-    except ImportError:
-        raise MissingExtraError("zstandard", "zstd", "Reading .zst files") from None
-    raw = open(path, mode)  # noqa: SIM115 - closed with the reader around it
-    decompressor = zstandard.ZstdDecompressor()
-    return io.BufferedReader(decompressor.stream_reader(raw, read_across_frames=True, closefd=True))
+    from polyrank.data.zstandard_frames import Frames
+
+    return io.BufferedReader(Frames(path), 1 << 20)
 
 
 def read_lines(path: Path) -> Iterator[tuple[int, str]]:
