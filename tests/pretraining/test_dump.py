@@ -96,6 +96,17 @@ def test_a_page_that_is_no_xml_is_dropped_alone(written, broken):
     assert dropped.where.startswith(f"'Bad' at byte {offset:,}")
 
 
+@pytest.mark.usefixtures("block")
+@pytest.mark.parametrize("after", [(), (page("Z"),)])
+def test_a_page_whose_start_is_broken_is_counted(written, after):
+    content = dump(page("A"), page("Bad").replace("<page>", "<pxge>"), *after)
+    found = pages_of(written(content))
+    (dropped,) = [each for each in found if isinstance(each, Dropped)]
+    assert dropped.reason == "broken XML"
+    assert dropped.where.startswith("'Bad' at byte")
+    assert len(found) == 2 + len(after)
+
+
 def test_bytes_that_are_no_text_cost_their_page(written):
     content = dump(page("A"), page("Bad", "here"), page("Z")).encode().replace(b"here", b"\xff\xfe")
     titles = [each.title for each in pages_of(written(content)) if isinstance(each, Page)]

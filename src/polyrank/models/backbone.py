@@ -172,7 +172,7 @@ def load_tokenizer(source: str | Path) -> Any:
 
 @contextlib.contextmanager
 def quiet() -> Iterator[None]:
-    """Without the bars and the report of weights that an encoder leaves out on purpose."""
+    """Without transformers' bars, and its report of weights that are left out on purpose."""
     verbosity, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
     logging.set_verbosity_error()
     logging.disable_progress_bar()

@@ -34,6 +34,7 @@ from polyrank.storage import (
 
 LOCK = ".lock"
 JOB = "job.json"
+FINISHED = "part-*.parquet"
 HASHED_UP_TO = 1 << 30
 Job = dict[str, Any]
 
@@ -110,7 +111,7 @@ def working(output: Path, job: Job, *, restart: bool) -> Iterator[Path]:
     """Hold the work folder of a job, with what an earlier run of the same left in it.
 
     Raises UsageError where another process works there or, without `restart`, another job's
-    unfinished work lies there.
+    unfinished work lies there. On an error, the folder stays if a part is finished.
     """
     work = work_folder(output)
     busy = f"The corpus {output} is being made by another process."
@@ -128,7 +129,12 @@ def working(output: Path, job: Job, *, restart: bool) -> Iterator[Path]:
                 "Repeat that command to finish it, give --restart to discard it, or choose "
                 "another output.",
             )
-        yield work
+        try:
+            yield work
+        except BaseException:
+            if not any(work.glob(FINISHED)):
+                discard(work, output.absolute())
+            raise
 
 
 def tidy(output: Path) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 
 from polyrank.config import to_mapping
+from polyrank.models.backbone import quiet
 from polyrank.models.encoder_config import NewEncoderConfig
 from polyrank.models.new_encoder import new_encoder
 from polyrank.storage import replaced_folder, write_text
@@ -36,7 +37,7 @@ def make_base(
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         encoder: Any = new_encoder(config, tokenizer)
-    with replaced_folder(folder) as fresh:
+    with replaced_folder(folder) as fresh, quiet():
         encoder.save_pretrained(fresh)
         tokenizer.save_pretrained(fresh)
         write_text(fresh / RECORD, record)

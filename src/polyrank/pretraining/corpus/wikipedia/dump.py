@@ -22,9 +22,13 @@ BLOCK = 1 << 20
 LONGEST_PAGE = 64 << 20
 """MediaWiki takes no text above 2 MiB; what is longer is no page of a dump of articles."""
 LONGEST_HEAD = 4 << 20
+LONGEST_START = 4096
+"""Bytes of a page in which its title stands."""
 OPEN, CLOSE, END = b"<page>", b"</page>", b"</mediawiki>"
 ROOT = re.compile(rb"<mediawiki\b[^>]*>")
 LANGUAGE = re.compile(rb"xml:lang\s*=\s*[\"']([^\"']+)")
+NO_TITLE = "without a title"
+NUMBER = re.compile("-?[0-9]{1,9}")
 TITLE = re.compile(rb"<title>([^<]*)")
 
 
@@ -51,6 +55,7 @@ class Dump:
         self.last = ""
         """The title of the last page that was whole."""
         self.ended = False
+        self.in_long_page = False
         try:
             self.site = self.read_site()
         except BaseException:
@@ -113,38 +118,57 @@ class Dump:
             language="en" if language is None else language[1].decode("utf-8", "replace"),
             case=information.findtext("case") or "first-letter",
             namespaces={
-                (element.text or "").casefold(): int(element.get("key", "0"))
+                (element.text or "").casefold(): int(element.get("key", ""))
                 for element in information.iter("namespace")
-                if element.text
+                if element.text and NUMBER.fullmatch(element.get("key", ""))
             },
         )
 
     def pages(self) -> Iterator[Page | Dropped]:
         """The pages, and those that are no XML. Raises DataError where the file ends too early."""
-        while self.find_page():
+        while True:
+            is_there, lost = self.find_page()
+            if lost is not None:
+                yield lost
+            if not is_there:
+                return
             stop = self.find_close()
             if stop < 0:
                 yield self.broken(-stop)
                 continue
-            chunk = self.buffer[:stop]
-            page = self.parse(chunk)
+            page = self.parse(self.buffer[:stop])
             self.drop(stop)
             yield page
 
-    def find_page(self) -> bool:
-        """Bring the next `<page>` to the buffer's start; False at the end of the dump."""
-        searched = 0
-        while (start := self.buffer.find(OPEN, searched)) < 0:
+    def find_page(self) -> tuple[bool, Dropped | None]:
+        """Bring the next `<page>` to the buffer's start; False at the end of the dump.
+
+        And what was passed over, if it has the end of a page whose start is broken.
+        """
+        begin, head, has_close = self.offset, b"", False
+        while (start := self.buffer.find(OPEN)) < 0:
+            has_close = has_close or CLOSE in self.buffer
             self.ended = self.ended or END in self.buffer
             keep = max(len(self.buffer) - len(END), 0)
+            head += self.buffer[: min(keep, max(LONGEST_START - len(head), 0))]
             self.drop(keep)
             if not self.more():
-                if END in self.buffer or self.ended:
-                    return False
-                raise self.error("The file ends without </mediawiki>")
+                if not (self.ended or END in self.buffer):
+                    raise self.error("The file ends without </mediawiki>")
+                return False, self.lost(begin, head + self.buffer) if has_close else None
+        passed = self.buffer[:start]
+        lost = self.lost(begin, head + passed) if has_close or CLOSE in passed else None
         self.ended = False
         self.drop(start)
-        return True
+        return True, lost
+
+    def lost(self, begin: int, passed: bytes) -> Dropped | None:
+        """A page whose start is broken; None if it is the rest of one that was too long."""
+        if self.in_long_page:
+            self.in_long_page = False
+            return None
+        where = f"{title_of(passed) or NO_TITLE} at byte {begin:,}"
+        return Dropped("broken XML", f"{where}: it has no <page>")
 
     def find_close(self) -> int:
         """Where the page at the buffer's start ends; minus the bytes to pass over if it is broken.
@@ -157,6 +181,7 @@ class Dump:
             if again > 0:
                 return -again
             if len(self.buffer) > LONGEST_PAGE:
+                self.in_long_page = True
                 return -(len(self.buffer) - len(CLOSE))
             searched = max(len(self.buffer) - len(CLOSE), len(OPEN))
             if not self.more():
@@ -166,7 +191,7 @@ class Dump:
 
     def broken(self, count: int) -> Dropped:
         """Pass over a page that is not whole."""
-        where = f"{title_of(self.buffer)} at byte {self.offset:,}"
+        where = f"{title_of(self.buffer) or NO_TITLE} at byte {self.offset:,}"
         self.drop(count)
         return Dropped("broken XML", where)
 
@@ -175,7 +200,7 @@ class Dump:
         try:
             element = ElementTree.fromstring(chunk)
         except ElementTree.ParseError as error:
-            place = f"{title_of(chunk)} at byte {self.offset:,}"
+            place = f"{title_of(chunk) or NO_TITLE} at byte {self.offset:,}"
             return Dropped("broken XML", f"{place}: {error}")
         title = element.findtext("title") or ""
         revisions = element.findall("revision")
@@ -187,7 +212,7 @@ class Dump:
         return Page(
             id=element.findtext("id") or "",
             title=title,
-            namespace=int(number) if number and number.lstrip("-").isdigit() else guessed,
+            namespace=int(number) if number and NUMBER.fullmatch(number) else guessed,
             redirect=None if redirect is None else redirect.get("title"),
             model=(revisions[-1].findtext("model") if revisions else None) or "wikitext",
             text=(revisions[-1].findtext("text") if revisions else None) or "",
@@ -195,6 +220,6 @@ class Dump:
 
 
 def title_of(chunk: bytes) -> str:
-    """The title in the XML of a page that may be broken, for messages."""
-    found = TITLE.search(chunk, 0, 4096)
-    return repr(found[1].decode("utf-8", "replace")) if found else "without a title"
+    """The title in the XML of a page that may be broken, for messages; empty if there is none."""
+    found = TITLE.search(chunk, 0, LONGEST_START)
+    return repr(found[1].decode("utf-8", "replace")) if found else ""
