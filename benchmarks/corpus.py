@@ -1,6 +1,6 @@
 """What `polyrank corpus` keeps of a MediaWiki dump, how fast, and in how much memory.
 
-    python -m benchmarks.corpus DUMP [--lists] [--sentences] [--grow BYTES]
+    python -m benchmarks.corpus DUMP [--no-lists] [--sentences] [--grow BYTES]
 
 Links are counted apart from the converter: by regular expressions over the raw XML, which cut
 templates and tables from the inside out until none is left. With --sentences, sentences are
@@ -184,7 +184,7 @@ def grown(xml: bytes, size: int, path: Path) -> None:
 def measured(dump: Path, output: Path, lists: bool) -> dict[str, Any]:
     """Convert in a process of its own; seconds of it and the most memory it had."""
     command = [sys.executable, "-m", "benchmarks.corpus", str(dump), "--convert-to", str(output)]
-    command += ["--lists"] if lists else []
+    command += [] if lists else ["--no-lists"]
     done = subprocess.run(command, capture_output=True, check=True, text=True)
     figures: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     return figures
@@ -212,7 +212,7 @@ def convert_here(dump: Path, output: Path, lists: bool) -> dict[str, Any]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("dump", type=Path)
-    parser.add_argument("--lists", action="store_true")
+    parser.add_argument("--no-lists", dest="lists", action="store_false")
     parser.add_argument("--sentences", action="store_true")
     parser.add_argument("--grow", type=int, default=0)
     parser.add_argument("--convert-to", type=Path)

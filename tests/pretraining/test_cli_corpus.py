@@ -33,7 +33,7 @@ def test_the_command_says_what_it_made_and_what_it_dropped(source, tmp_path, cap
 def test_one_object_for_programs(source, tmp_path, capsys):
     assert call(source, "--output", tmp_path / "corpus", "--processes", 1, "--json") == 0
     result = json.loads(capsys.readouterr().out)
-    counts = {"articles": 1, "redirects": 1, "sections": 2, "paragraphs": 2, "sentences": 4}
+    counts = {"articles": 1, "redirects": 1, "sections": 2, "paragraphs": 3, "sentences": 5}
     assert {name: result[name] for name in counts} == counts
     assert (result["links"], result["redirected_links"]) == (4, 1)
     assert result["dropped"] == {"broken XML": 1, "list": 1}

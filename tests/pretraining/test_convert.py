@@ -10,6 +10,7 @@ import pytest
 from dump_files import dump, page, prose
 
 from polyrank.errors import DataError, StorageError, UsageError
+from polyrank.pretraining.corpus import convert as converting
 from polyrank.pretraining.corpus import tasks, workers
 from polyrank.pretraining.corpus.convert import Layout, convert
 from polyrank.pretraining.corpus.job import work_folder
@@ -45,11 +46,13 @@ def test_a_dump_becomes_a_corpus(source, tmp_path):
         "articles": 12,
         "redirects": 25,
         "sections": 24,
-        "paragraphs": 24,
-        "sentences": 48,
+        "paragraphs": 36,
+        "sentences": 60,
         "links": 48,
         "redirected_links": 12,
     }
+    bare = convert(source, tmp_path / "bare", lists=False).counts
+    assert (bare["paragraphs"], bare["sentences"], bare["links"]) == (24, 48, 48)
     assert {reason: found.count for reason, found in corpus.dropped.items()} == {
         "other namespace": 1,
         "redirect without an end": 1,
@@ -101,6 +104,7 @@ def test_an_interrupted_conversion_goes_on_to_the_same_bytes(source, tmp_path, m
 
 KILLED = """
 import os, signal, sys
+from polyrank.pretraining.corpus import convert as converting
 from polyrank.pretraining.corpus import tasks, workers
 from polyrank.pretraining.corpus.convert import Layout, convert
 at, count = int(sys.argv[3]), 0
@@ -193,6 +197,12 @@ def test_unfinished_work_of_another_source_is_refused(source, tmp_path, monkeypa
     other.write_text(dump(page("Only")))
     with pytest.raises(UsageError, match=r"unfinished conversion of another source.*--restart"):
         convert(other, tmp_path / "corpus", layout=SMALL)
+    with monkeypatch.context() as patched:
+        patched.setattr(converting, "__version__", "9.9")
+        with pytest.raises(
+            UsageError, match=r"unfinished conversion of another version.*--restart"
+        ):
+            convert(source, tmp_path / "corpus", layout=SMALL)
     assert len(convert(other, tmp_path / "corpus", layout=SMALL, restart=True)) == 1
 
 

@@ -41,7 +41,7 @@ class CorpusOptions:
         "that a dump names.",
     )
     lists: bool = option(
-        False, help="Of a MediaWiki dump, keep the items of lists too, each as a paragraph."
+        True, help="Of a MediaWiki dump, keep the items of lists too, each as a paragraph."
     )
     processes: int | None = option(
         None,
@@ -79,8 +79,8 @@ def corpus(options: CorpusOptions, output: Output) -> None:
     """Make a corpus for pre-training from a Wikipedia dump, from conversations or from articles.
 
     Articles keep their sections, paragraphs, sentences and links, with redirects resolved;
-    templates, tables, references and lists are dropped, and so are redirects, disambiguation pages
-    and lists. A broken page is dropped and counted. An interrupted run goes on where it was when it
+    templates, tables and references are dropped, and so are disambiguation pages and pages that are
+    lists. A broken page is dropped and counted. An interrupted run goes on where it was when it
     is started again.
     """
     from polyrank.pretraining.corpus.convert import convert
@@ -98,7 +98,8 @@ def corpus(options: CorpusOptions, output: Output) -> None:
         keep_going=options.keep_going,
     )
     if made.manifest.settings["kind"] != WIKIPEDIA:
-        for flag, is_given in (("--lists", options.lists), ("--processes", options.processes)):
+        given = (("--no-lists", not options.lists), ("--processes", options.processes))
+        for flag, is_given in given:
             if is_given:
                 output.warn(f"{flag} has no effect: it is for MediaWiki dumps.")
     report(made, output, time.perf_counter() - started)

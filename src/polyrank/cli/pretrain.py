@@ -22,8 +22,7 @@ from polyrank.tokens.masking_config import MaskingConfig
 from polyrank.training import processes
 from polyrank.training.config import TrainingConfig, without_effect
 from polyrank.training.model_card import Provenance
-from polyrank.training.pretraining.config import PretrainingConfig
-from polyrank.training.pretraining.drawing import TaskSettings
+from polyrank.training.pretraining.config import PretrainingConfig, TaskSettings
 from polyrank.training.recipes import PRETRAINING, find
 
 if TYPE_CHECKING:

@@ -16,6 +16,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from polyrank._version import __version__
 from polyrank.config import require, to_mapping
 from polyrank.errors import DataError
 from polyrank.pretraining.corpus.finishing import linked, resolved
@@ -69,7 +70,7 @@ def convert(
     *,
     kind: str | None = None,
     language: str | None = None,
-    lists: bool = False,
+    lists: bool = True,
     num_processes: int = 1,
     restart: bool = False,
     keep_going: bool = False,
@@ -78,7 +79,7 @@ def convert(
     """Make a corpus of `source` at `output` and open it; one that is there already is opened.
 
     `kind` is one of `kinds.READERS`, by default what the file looks like. `language` overrides
-    what the source says. With `lists`, items of a wiki's lists are paragraphs. With `keep_going`, a
+    what the source says. Items of a wiki's lists are paragraphs if `lists`. With `keep_going`, a
     source that is cut off becomes a corpus of what comes before that. Raises DataError for a source
     that cannot be read on or holds nothing; UsageError if, unless `restart`, a corpus of another
     source or an unfinished conversion of one is in the way; StorageError; MissingExtraError.
@@ -89,7 +90,11 @@ def convert(
     source, output = Path(source), Path(output).absolute()
     kind = kind or detect(source)
     settings = {"kind": kind, "language": language, "lists": lists, **to_mapping(layout)}
-    job: Job = {"source": describe_source(source, kind), "settings": settings}
+    job: Job = {
+        "source": describe_source(source, kind),
+        "settings": settings,
+        "polyrank": __version__,
+    }
     if is_made(output, job, restart=restart):
         tidy(output)
         return Corpus.open(output)

@@ -81,6 +81,8 @@ def difference(job: Mapping[str, Any], other: Mapping[str, Any]) -> str:
     """In words, in what another job differs."""
     if unnamed(job)["source"] != unnamed(other)["source"]:
         return f"another source ({other['source'].get('name')})"
+    if job["polyrank"] != other.get("polyrank"):
+        return f"another version of polyrank ({other.get('polyrank')})"
     names = [
         name for name in job["settings"] if job["settings"][name] != other["settings"].get(name)
     ]
@@ -97,7 +99,7 @@ def is_made(output: Path, job: Job, *, restart: bool) -> bool:
     if restart or not (output / MANIFEST).is_file():
         return False
     found = read_manifest(output)
-    other = {"source": found.source, "settings": found.settings}
+    other = {**job, "source": found.source, "settings": found.settings}
     if same(job, other):
         return True
     raise UsageError(

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Literal, get_args
+from dataclasses import dataclass, field, fields
+from typing import Any, Literal, get_args
 
 from polyrank.config import require
 from polyrank.errors import UsageError, nearest
+from polyrank.pretraining.tasks.ict import IctSettings
+from polyrank.pretraining.tasks.mlm import MlmTextsSettings
+from polyrank.pretraining.tasks.next_sentence import NextSentenceSettings
+from polyrank.pretraining.tasks.next_utterance import NextUtteranceSettings
+from polyrank.pretraining.tasks.wlp import WlpSettings
 
 TaskName = Literal["ict", "bfs", "wlp", "mlm", "next_sentence", "next_utterance"]
 
@@ -49,3 +54,19 @@ class PretrainingConfig:
             require(task not in weights, "tasks", f"each task once, not {name} again", self.tasks)
             weights[task] = weight
         return weights
+
+
+@dataclass(frozen=True, kw_only=True)
+class TaskSettings:
+    """The settings of the single tasks."""
+
+    ict: IctSettings = field(default=IctSettings())
+    wlp: WlpSettings = field(default=WlpSettings())
+    next_sentence: NextSentenceSettings = field(default=NextSentenceSettings())
+    next_utterance: NextUtteranceSettings = field(default=NextUtteranceSettings())
+    mlm: MlmTextsSettings = field(default=MlmTextsSettings())
+
+    @property
+    def all(self) -> list[Any]:
+        """Each task's own."""
+        return [getattr(self, one.name) for one in fields(self)]

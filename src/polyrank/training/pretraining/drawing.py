@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
@@ -16,36 +15,15 @@ from polyrank.pretraining.draws import shuffled
 from polyrank.pretraining.split import SplitName
 from polyrank.pretraining.statistics import sampled
 from polyrank.pretraining.tables import CorpusTables, TablesSettings
-from polyrank.pretraining.tasks.ict import IctSettings
 from polyrank.pretraining.tasks.mixture import Mixture
-from polyrank.pretraining.tasks.mlm import MlmTextsSettings
-from polyrank.pretraining.tasks.next_sentence import NextSentenceSettings
-from polyrank.pretraining.tasks.next_utterance import NextUtteranceSettings
 from polyrank.pretraining.tasks.registry import TASKS, make_task
 from polyrank.pretraining.tasks.task import Task
-from polyrank.pretraining.tasks.wlp import WlpSettings
 from polyrank.tokens.masking_config import MaskingConfig
-from polyrank.training.pretraining.config import PretrainingConfig
+from polyrank.training.pretraining.config import PretrainingConfig, TaskSettings
 from polyrank.training.pretraining.records import CorpusPairs
 
 VOCABULARY_TEXTS = 100_000
 """Passages or turns that a vocabulary is made of, drawn from all of them."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class TaskSettings:
-    """The settings of the single tasks."""
-
-    ict: IctSettings = field(default=IctSettings())
-    wlp: WlpSettings = field(default=WlpSettings())
-    next_sentence: NextSentenceSettings = field(default=NextSentenceSettings())
-    next_utterance: NextUtteranceSettings = field(default=NextUtteranceSettings())
-    mlm: MlmTextsSettings = field(default=MlmTextsSettings())
-
-    @property
-    def all(self) -> list[Any]:
-        """Each task's own."""
-        return [getattr(self, one.name) for one in fields(self)]
 
 
 class Drawing:
