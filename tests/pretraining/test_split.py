@@ -39,3 +39,11 @@ def test_a_list_of_ids_is_held_out_alone():
 def test_a_share_that_is_none_is_refused(share):
     with pytest.raises(UsageError, match="held_out"):
         SplitSettings(held_out=share)
+
+
+def test_the_paths_of_a_thread_are_on_one_side():
+    split = Split(SplitSettings(held_out=0.5))
+    sides = [{split.of(f"t3_{thread}/{leaf}") for leaf in range(10)} for thread in range(40)]
+    assert all(len(one) == 1 for one in sides)
+    assert len(set.union(*sides)) == 2
+    assert len({split.of(f"https://a/{page}") for page in range(40)}) == 2

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from dataclasses import dataclass
 from typing import Literal
 
 from polyrank.config import require
 
 SplitName = Literal["train", "held_out"]
+THREAD = re.compile(r"t3_\w+(?=/)")
+"""The post in the id of a conversation from Reddit: its paths share their first comments."""
 SPLITS: tuple[SplitName, ...] = ("train", "held_out")
 
 
@@ -36,9 +39,11 @@ class Split:
         self._salt = b"%d\0" % settings.split_seed
 
     def of(self, identity: str) -> SplitName:
-        """The side of a document."""
+        """The side of a document; the paths of one Reddit thread are on one side."""
         if self._ids:
             return "held_out" if identity in self._ids else "train"
-        name = self._salt + identity.encode("utf-8", "replace")
+        thread = THREAD.match(identity)
+        whole = thread.group() if thread else identity
+        name = self._salt + whole.encode("utf-8", "replace")
         place = int.from_bytes(hashlib.blake2b(name, digest_size=8).digest(), "big")
         return "held_out" if place < self._below else "train"

@@ -21,7 +21,14 @@ from polyrank.config import require, to_mapping
 from polyrank.errors import DataError
 from polyrank.pretraining.corpus.finishing import linked, resolved
 from polyrank.pretraining.corpus.job import Job, describe_source, is_made, tidy, working
-from polyrank.pretraining.corpus.kinds import PYTHON_DOCS, REDDIT, WIKIPEDIA, detect, reader_of
+from polyrank.pretraining.corpus.kinds import (
+    ARTICLES,
+    PYTHON_DOCS,
+    REDDIT,
+    WIKIPEDIA,
+    detect,
+    reader_of,
+)
 from polyrank.pretraining.corpus.manifest import Manifest, Part, write_manifest
 from polyrank.pretraining.corpus.parts import Parts
 from polyrank.pretraining.corpus.reading import Dropped, Reading
@@ -129,6 +136,8 @@ def feeding(
             shutil.rmtree(scratch, ignore_errors=True)
             scratch.mkdir()
         read = partial(read, scratch=scratch)
+    elif kind == ARTICLES:
+        read = partial(read, language=language)
     usual = "en" if kind == PYTHON_DOCS else UNKNOWN_LANGUAGE
     yield Feed(items=read(source), language=language or usual, make=None)
 

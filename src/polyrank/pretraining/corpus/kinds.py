@@ -15,12 +15,13 @@ from polyrank.errors import DataError, UsageError, nearest
 from polyrank.pretraining.corpus.reading import Reader
 
 WIKIPEDIA = "wikipedia"
+ARTICLES = "articles"
 PYTHON_DOCS = "python-docs"
 REDDIT = "reddit"
 HERE = "polyrank.pretraining.corpus"
 READERS = {
     WIKIPEDIA: f"{HERE}.wikipedia.reader:read",
-    "articles": f"{HERE}.articles:read",
+    ARTICLES: f"{HERE}.articles:read",
     PYTHON_DOCS: f"{HERE}.python_docs:read",
     "conversations": f"{HERE}.conversations:read",
     REDDIT: f"{HERE}.reddit:read",
@@ -55,7 +56,7 @@ def detect(path: Path) -> str:
     for kind, known in (
         (REDDIT, IN_REDDIT),
         ("conversations", IN_CONVERSATIONS),
-        ("articles", IN_ARTICLES),
+        (ARTICLES, IN_ARTICLES),
     ):
         found = [name in names for name in known]
         if all(found) if kind == REDDIT else any(found):
