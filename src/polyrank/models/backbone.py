@@ -26,8 +26,8 @@ from polyrank.tokens.batching import Batch
 BACKBONE_FOLDER = "backbone"
 ROBERTAS = ("roberta", "xlm-roberta")
 """They count positions from pad_token_id + 1."""
-TAKE_PLACES = ("bert", "electra", *ROBERTAS)
-"""Kinds of encoder that take positions and a bias of every attention."""
+SIDE_BY_SIDE = ("bert", "electra", *ROBERTAS)
+"""Kinds of encoder whose layers `sides` can read two texts with."""
 
 
 class Backbone(nn.Module):
@@ -43,33 +43,21 @@ class Backbone(nn.Module):
             "token_type_ids" in accepted and getattr(config, "type_vocab_size", 0) >= 2
         )
         self.max_length = max_positions(config)
-        self.takes_places = "position_ids" in accepted and config.model_type in TAKE_PLACES
         is_roberta = config.model_type in ROBERTAS
         self.first_place: int = config.pad_token_id + 1 if is_roberta else 0
 
-    def require_places(self) -> None:
-        """Raise UsageError if the encoder cannot be told positions and attention of its own."""
-        if not self.takes_places:
-            config: Any = self.encoder.config
+    def require_sides(self) -> None:
+        """Raise UsageError if the encoder cannot read two texts side by side."""
+        config: Any = self.encoder.config
+        if config.model_type not in SIDE_BY_SIDE:
             raise UsageError(
-                f"head = interaction needs an encoder of the kind {', '.join(TAKE_PLACES)}, not "
+                f"head = interaction needs an encoder of the kind {', '.join(SIDE_BY_SIDE)}, not "
                 f"{config.model_type}.",
                 "Choose head = linear, or another encoder.",
             )
 
     def forward(self, batch: Batch) -> Tensor:
-        """Token outputs (B, T, h).
-
-        With `position_ids` (B, T), counted from 0, and `attention_bias` (B, 1, T, T), which is
-        added to the logits of the attention, where the batch has them.
-        """
-        if "attention_bias" in batch:
-            outputs: Tensor = self.encoder(
-                input_ids=batch["input_ids"],
-                position_ids=batch["position_ids"] + self.first_place,
-                attention_mask=batch["attention_bias"],
-            ).last_hidden_state
-            return outputs
+        """Token outputs (B, T, h)."""
         inputs = {"input_ids": batch["input_ids"], "attention_mask": batch.get("attention_mask")}
         if self.has_segments and "token_type_ids" in batch:
             inputs["token_type_ids"] = batch["token_type_ids"]

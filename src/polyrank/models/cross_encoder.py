@@ -5,9 +5,9 @@ Letters: B pairs of a batch, T tokens, h width of the encoder, n pairs, L labels
 
 from __future__ import annotations
 
-import contextlib
 import copy
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -17,9 +17,9 @@ from polyrank.models.backbone import Backbone
 from polyrank.models.base import Model, hits, refuse_bare_text
 from polyrank.models.config import CrossEncoderConfig
 from polyrank.models.heads import DenseHead, PoolerHead, ScoreHead
-from polyrank.models.interaction import InteractionHead, apart, sides_of
+from polyrank.models.interaction import InteractionHead, sides_of
 from polyrank.models.pooling import reduce
-from polyrank.models.sides import side_by_side
+from polyrank.models.sides import read_side_by_side
 from polyrank.records import Context, Hit
 from polyrank.tokens.batching import Batch, in_order, mask_of
 from polyrank.tokens.tokenizer import TextTokenizer, newest
@@ -44,7 +44,7 @@ class CrossEncoder(Model):
         self.candidate_tower = None if config.shared_towers else copy.deepcopy(backbone)
         self.head: nn.Module
         if self.compares:
-            backbone.require_places()
+            backbone.require_sides()
             self.head = InteractionHead(backbone.width, config.gate)
         elif config.task == "rank":
             kind = PoolerHead if config.head == "pooler" else ScoreHead
@@ -82,19 +82,14 @@ class CrossEncoder(Model):
         return ids, [pair[1] or [0] for pair in pairs] if self.tower.has_segments else None
 
     def read(
-        self, tower: nn.Module, candidate_tower: nn.Module | None, head: nn.Module, batch: Batch
+        self, tower: Backbone, candidate_tower: Backbone | None, head: nn.Module, batch: Batch
     ) -> Tensor:
         """A batch of pairs to (B,), or to (B, L) for classes, in float32 from the outputs on.
 
         The modules are the model's own or copies of them made for inference.
         """
         if isinstance(head, InteractionHead):
-            dtype = next(tower.parameters()).dtype
-            with contextlib.ExitStack() as reading:
-                if candidate_tower is not None:
-                    seconds = sides_of(batch).candidate
-                    reading.enter_context(side_by_side(tower, candidate_tower, seconds))
-                outputs = tower(apart(batch, head.gate, dtype))
+            outputs = read_side_by_side(tower, candidate_tower or tower, batch, head.gate)
         else:
             outputs = tower(batch)
         with torch.autocast(self.device.type, enabled=False):
@@ -115,9 +110,9 @@ class CrossEncoder(Model):
         """The score of each (context, candidate): (n,), float32; logits (n, L) for classes."""
         refuse_bare_text(pairs, "pairs")
         head = self.for_inference("head", dtype=torch.float32)
-        tower, second = self.for_inference("tower"), None
-        if self.candidate_tower is not None:
-            second = self.for_inference("candidate_tower")
+        names = ["tower"] if self.candidate_tower is None else ["tower", "candidate_tower"]
+        towers: list[Any] = [self.for_inference(name) for name in names]
+        tower, second = towers[0], towers[1] if len(towers) > 1 else None
         ids, segments = self.encode_pairs([pair[0] for pair in pairs], [pair[1] for pair in pairs])
         classes = (self.config.num_labels,) if self.config.task == "classify" else ()
         scores = torch.zeros(len(ids), *classes)

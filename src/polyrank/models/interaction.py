@@ -22,6 +22,8 @@ from polyrank.tokens.batching import Batch, mask_of
 WEIGHTS = (10.0, 7.5, 3.75)
 """Initial weights of the cosine of the means and of the best matches of candidate and context
 tokens; together about the scale, 20, of a cosine with temperature 0.05 (docs/log.md)."""
+HIDDEN = -1e30
+"""Added to the logits of tokens that are not there; a number in bfloat16 too."""
 BLOCK_ROWS = 16
 """Texts of one block of `every`: sorted by length, so that a block has little padding."""
 KEPT_COSINES = 2**26
@@ -41,11 +43,11 @@ def sides_of(batch: Batch) -> Sides:
     return Sides(mask & ~second, mask & second)
 
 
-def apart(batch: Batch, gate: Tensor, dtype: torch.dtype) -> Batch:
-    """A batch of pairs as an encoder reads it through a gate.
+def apart(batch: Batch, gate: Tensor) -> tuple[Tensor, Tensor]:
+    """How a batch of pairs is laid out to be read through a gate.
 
-    `position_ids` (B, T) count anew in the candidate; `attention_bias` (B, 1, T, T) in `dtype`
-    adds `gate` to the logits between the two texts and hides the padding.
+    Positions (B, T), which count anew in the candidate; and what is added to the logits of the
+    attention (B, 1, T, T): `gate` between the two texts, and what hides the padding.
     """
     context, candidate = sides_of(batch)
     real = context | candidate
@@ -53,12 +55,7 @@ def apart(batch: Batch, gate: Tensor, dtype: torch.dtype) -> Batch:
     places = (places - candidate * context.sum(dim=1, keepdim=True)) * real  # (B, T)
     across = candidate[:, None, :, None] != candidate[:, None, None, :]
     bias = torch.where(across, gate.float(), torch.zeros((), device=real.device))
-    bias = bias.masked_fill(~real[:, None, None, :], torch.finfo(dtype).min)
-    return {
-        "input_ids": batch["input_ids"],
-        "position_ids": places,
-        "attention_bias": bias.to(dtype),
-    }
+    return places, bias.masked_fill(~real[:, None, None, :], HIDDEN)
 
 
 class InteractionHead(nn.Module):

@@ -1,80 +1,119 @@
 """One pass over two texts by two encoders: each reads its own text, and they attend to each other.
 
 Attention has no weights, so that queries, keys and values of both texts meet in it whoever made
-them; all that has weights works on one token at a time and can be told which token it gets.
+them; all that has weights works on one token at a time. So the tokens of a batch lie one after the
+other, those of the contexts first, without padding, and are put into rows for attention alone.
 
-Letters: B pairs, T tokens of a pair, h width.
+Knows the parts of BERT's layers, which ELECTRA and RoBERTa share.
+
+Letters: B pairs, T tokens of a pair, n tokens of the batch, h width, A heads, d width of one.
 """
 
 from __future__ import annotations
 
-import contextlib
-import threading
-from collections.abc import Iterator
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
+from torch.nn import functional
 
-from polyrank.models.inference import PackedLinear
+from polyrank.models.backbone import Backbone
+from polyrank.models.interaction import apart, sides_of
+from polyrank.tokens.batching import Batch
 
-READING = threading.RLock()
-"""An encoder is told whose tokens it reads for one pass at a time."""
 
+def read_side_by_side(first: Backbone, second: Backbone, batch: Batch, gate: Tensor) -> Tensor:
+    """The outputs of a batch of pairs: (B, T, h), zeros where there is no token.
 
-@contextlib.contextmanager
-def side_by_side(first: nn.Module, second: nn.Module, seconds: Tensor) -> Iterator[None]:
-    """While it lasts, `first` treats the tokens marked in `seconds` (B, T) as `second` would.
-
-    Both are encoders of one form. Every layer with weights is called once a side, with the tokens
-    of that side.
+    `first` reads the contexts and `second` the candidates; they may be one and the same. Texts are
+    laid out apart, and `gate` is added to the logits between them.
     """
-    others = dict(second.named_modules())
-    order = torch.argsort(seconds.reshape(-1).to(torch.uint8), stable=True)
-    split = Split(order, torch.argsort(order), int((~seconds).sum()), seconds.shape)
-    with READING, contextlib.ExitStack() as hooks:
-        for name, module in first.named_modules():
-            if has_weights(module):
-                sides = Sided(others[name], split)
-                hooks.callback(module.register_forward_pre_hook(sides.before).remove)
-                hooks.callback(module.register_forward_hook(sides.after).remove)
-        yield
+    sides = sides_of(batch)
+    layout = Layout(sides.context, sides.candidate)
+    one = first is second
+    readers = [(first, layout.size)] if one else layout.shares(first, second)
+    places, bias = apart(batch, gate)
+    ids, places = layout.tokens(batch["input_ids"]), layout.tokens(places)
+    counts = [count for _, count in readers]
+    encoders: list[Any] = [reader.encoder for reader, _ in readers]
+    parts = [
+        embedded(encoder, tokens, where + reader.first_place)
+        for encoder, (reader, _), tokens, where in zip(
+            encoders, readers, ids.split(counts), places.split(counts), strict=True
+        )
+    ]
+    num_heads = encoders[0].config.num_attention_heads
+    for layers in zip(*(encoder.encoder.layer for encoder in encoders), strict=True):
+        mixed = attended(layers, parts, layout, bias, num_heads).split(counts)
+        parts = [
+            after_attention(layer, own, part)
+            for layer, own, part in zip(layers, mixed, parts, strict=True)
+        ]
+    return layout.rows(torch.cat(parts))
 
 
-def has_weights(module: nn.Module) -> bool:
-    """Whether it is a layer that works on single tokens, with weights of its own."""
-    return isinstance(module, (nn.Linear, nn.LayerNorm, nn.Embedding, PackedLinear))
+class Layout:
+    """Where the tokens of both sides are in a batch; those of the contexts come first."""
+
+    def __init__(self, context: Tensor, candidate: Tensor) -> None:
+        self.shape = context.shape
+        found = [torch.nonzero(side.reshape(-1))[:, 0] for side in (context, candidate)]
+        self.counts = [len(side) for side in found]
+        self.order = torch.cat(found)  # (n,)
+
+    @property
+    def size(self) -> int:
+        """The number n of tokens."""
+        return len(self.order)
+
+    def shares(self, first: Backbone, second: Backbone) -> list[tuple[Backbone, int]]:
+        """Who reads how many of the tokens."""
+        return list(zip((first, second), self.counts, strict=True))
+
+    def tokens(self, rows: Tensor) -> Tensor:
+        """(B, T, …) → (n, …)."""
+        return rows.reshape(-1, *rows.shape[2:])[self.order]
+
+    def rows(self, tokens: Tensor) -> Tensor:
+        """(n, h) → (B, T, h), zeros elsewhere."""
+        empty = tokens.new_zeros(self.shape.numel(), tokens.shape[-1])
+        return empty.index_copy(0, self.order, tokens).view(*self.shape, -1)
 
 
-class Split:
-    """Which tokens of a batch are whose: (B·T,) places, those of the first side first."""
+def embedded(encoder: Any, ids: Tensor, places: Tensor) -> Tensor:
+    """Ids and positions (n,) to what the first layer gets: (n, h)."""
+    segments = torch.zeros_like(ids)
+    given = {"input_ids": ids[None], "position_ids": places[None], "token_type_ids": segments[None]}
+    vectors: Tensor = encoder.embeddings(**given)[0]
+    project = getattr(encoder, "embeddings_project", None)  # ELECTRA's small ones
+    return vectors if project is None else project(vectors)
 
-    def __init__(self, order: Tensor, back: Tensor, firsts: int, shape: torch.Size) -> None:
-        self.order = order
-        self.back = back
-        self.firsts = firsts
-        self.shape = shape
+
+def attended(
+    layers: tuple[Any, ...], parts: list[Tensor], layout: Layout, bias: Tensor, num_heads: int
+) -> Tensor:
+    """The attention of one layer over both sides: (n, h)."""
+
+    def heads(name: str) -> Tensor:
+        made = [
+            getattr(layer.attention.self, name)(part)
+            for layer, part in zip(layers, parts, strict=True)
+        ]
+        return layout.rows(torch.cat(made)).unflatten(-1, (num_heads, -1)).transpose(1, 2)
+
+    query, key, value = heads("query"), heads("key"), heads("value")  # (B, A, T, d)
+    bias = bias.to(query.dtype)
+    if torch.is_grad_enabled() and query.device.type == "cpu":
+        # torch's fused attention is slow on the way back on CPUs; see docs/log.md.
+        logits = query @ key.mT * query.shape[-1] ** -0.5 + bias
+        mixed = logits.softmax(dim=-1).to(value.dtype) @ value
+    else:
+        mixed = functional.scaled_dot_product_attention(query, key, value, attn_mask=bias)
+    return layout.tokens(mixed.transpose(1, 2).flatten(2))
 
 
-class Sided:
-    """The calls around one layer of the first encoder."""
-
-    def __init__(self, other: nn.Module, split: Split) -> None:
-        self.other = other
-        self.split = split
-        self.theirs = torch.empty(0)
-
-    def before(self, _: nn.Module, args: tuple[Any, ...]) -> tuple[Tensor]:
-        """Give the other encoder's layer its tokens, and leave the first its own."""
-        inputs: Tensor = args[0]
-        split = self.split
-        inner = inputs.shape[2:]
-        tokens = inputs.expand(*split.shape, *inner).reshape(-1, *inner)
-        ours, theirs = tokens[split.order].tensor_split([split.firsts])
-        self.theirs = self.other(theirs)
-        return (ours,)
-
-    def after(self, _: nn.Module, __: Any, ours: Tensor) -> Tensor:
-        """The outputs of both, each at its token: (B, T, h)."""
-        joined = torch.cat([ours, self.theirs])[self.split.back]
-        return joined.view(*self.split.shape, -1)
+def after_attention(layer: Any, mixed: Tensor, before: Tensor) -> Tensor:
+    """The rest of a layer, which works on one token at a time: (n, h)."""
+    middle = layer.attention.output(mixed, before)
+    outputs: Tensor = layer.output(layer.intermediate(middle), middle)
+    return outputs
