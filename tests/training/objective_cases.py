@@ -35,6 +35,8 @@ CASES = {
     "softmax": ("in_batch_softmax", EXAMPLES, {}),
     "symmetric": ("in_batch_softmax", EXAMPLES, {"symmetric": True, "logq": True}),
     "extra": ("in_batch_softmax", EXAMPLES, {"extra_negatives": 2}),
+    "taught-by-bi": ("in_batch_softmax", EXAMPLES, {"teacher_share": 0.7}),
+    "taught-by-cross": ("in_batch_softmax", EXAMPLES, {"teacher_share": 0.7}),
     "triplet": ("triplet", EXAMPLES, {"margin": 5.0}),
     "regression": ("regression", GRADED, {}),
     "cosent": ("cosent", GRADED, {}),
@@ -60,11 +62,19 @@ def setup_of(variant, folder, case, *, cache="never", batch_tokens=48, **setting
     model = load_variant(variant, folder, max_context_length=20, **settings)
     training = TrainingConfig(train_batch_tokens=batch_tokens, num_negatives=3)
     objective = ObjectiveConfig(objective=name, gradient_cache=cache, **own)
-    setup = build(model, records, objective, training)
+    setup = build(model, records, objective, training, teacher_of(case, folder))
     if not variant.startswith("cross"):  # its scores are always float32
         setup.module.double()
     set_dropout(setup.module, 0.0)
     return setup.module.train(), setup.collator, setup.dataset
+
+
+def teacher_of(case, folder):
+    """The teacher of a case that has one, with other lengths than its student."""
+    if not case.startswith("taught"):
+        return None
+    variant = {"taught-by-bi": "bi", "taught-by-cross": "cross-interaction"}[case]
+    return load_variant(variant, folder, max_context_length=24, max_candidate_length=30)
 
 
 def set_dropout(module, share):

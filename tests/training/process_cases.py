@@ -13,6 +13,8 @@ COMBINATIONS = {
         ("poly-learnt", "softmax", ("never", "always")),
         ("poly-learnt", "symmetric", ("always",)),
         ("poly-learnt", "extra", ("never",)),
+        ("poly-learnt", "taught-by-cross", ("always",)),
+        ("bi", "taught-by-bi", ("never",)),
         ("poly-learnt", "regression", ("never",)),
         ("poly-learnt", "margin_mse", ("never", "always")),
         ("poly-learnt", "kl", ("never",)),

@@ -19,6 +19,7 @@ VARIANTS = [
     ("poly-learnt", "softmax"),
     ("poly-learnt", "symmetric"),
     ("poly-learnt", "extra"),
+    ("poly-learnt", "taught-by-cross"),
     ("poly-last-and-first", "softmax"),
     ("poly-learnt", "cosent"),
     ("poly-learnt", "regression"),

@@ -58,6 +58,12 @@ class DistilOptions(TrainOptions):
         help="The JSONL file that keeps the teacher's scores, for the next run too; by default "
         "beside the output, named OUTPUT.labels.jsonl.",
     )
+    in_batch: bool = option(
+        False,
+        help="Let the teacher score all candidates of each step while the model is trained, "
+        "instead of some pairs beforehand. It must read texts apart: a bi- or poly-encoder, or a "
+        "cross-encoder with head = interaction.",
+    )
     relabel: bool = option(False, help="Discard the scores of --labels and score anew.")
     model: dict[str, Any] = any_of(BiEncoderConfig, PolyEncoderConfig)
     objective: ObjectiveConfig = flattened(hide=("symmetric", "logq", "extra_negatives", "margin"))
@@ -108,8 +114,9 @@ def distil(options: DistilOptions, output: Output) -> None:
 
     The teacher scores each response and its negatives once, and the scores are kept for the next
     run; the objective is margin_mse or kl, by itself the first. Of labelled pairs, new pairs are
-    made, which the teacher labels, and the model is trained on both (Augmented SBERT). An
-    interrupted run goes on where it was when it is started again.
+    made, which the teacher labels, and the model is trained on both (Augmented SBERT). With
+    --in-batch nothing is scored beforehand: the teacher says of every candidate of a step how well
+    it fits every context. An interrupted run goes on where it was when it is started again.
     """
     if options.show_config:
         show_config(options, options.arch, output)
@@ -133,6 +140,10 @@ def distil(options: DistilOptions, output: Output) -> None:
             dev = training.load_dev(options, output)
             model = training.load_base(options, device, output)
             training.warn_of_idle(options, records, model, output)
+        if options.in_batch:
+            teacher = load(options.teacher, replace(options, device=device))
+            output.result(training.run(options, model, records, dev, output, teacher=teacher))
+            return
         labelled = processes.from_first(lambda: taught(options, pool, output))
         output.result(training.run(options, model, labelled, dev, output))
     finally:
@@ -157,9 +168,16 @@ def settled(
         unused += [name for name, value in vars(options.bm25).items() if value != standard[name]]
     for name in unused:
         output.warn(f"--{name} has no effect with --pairs {','.join(options.pairs)}.")
+    objective = options.objective.objective
+    if options.in_batch:
+        if isinstance(pool, list) or objective not in ("auto", "in_batch_softmax"):
+            raise UsageError(
+                "--in-batch is for examples and the objective in_batch_softmax.",
+                "Leave it out, or give examples of a context and its response.",
+            )
+        return replace(options, objective=replace(options.objective, objective="in_batch_softmax"))
     if isinstance(pool, list):
         return options
-    objective = options.objective.objective
     if objective == "auto":
         return replace(options, objective=replace(options.objective, objective="margin_mse"))
     if objective not in TAUGHT:

@@ -80,7 +80,7 @@ class TrainOptions(DataOptions, ModelOptions):
         False, help="Print all settings as YAML, which --config reads, and train nothing."
     )
     model: dict[str, Any] = any_of(BiEncoderConfig, PolyEncoderConfig, CrossEncoderConfig)
-    objective: ObjectiveConfig = flattened()
+    objective: ObjectiveConfig = flattened(hide=("teacher_share",))
     training: TrainingConfig = flattened()
 
     @classmethod
@@ -219,7 +219,13 @@ def summary(options: TrainOptions, result: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def run(
-    options: TrainOptions, model: Any, examples: Records, dev: Records, output: Output
+    options: TrainOptions,
+    model: Any,
+    examples: Records,
+    dev: Records,
+    output: Output,
+    *,
+    teacher: Any = None,
 ) -> dict[str, Any]:
     """Train, and say what came of it."""
     from polyrank.training.run import train as train_model
@@ -247,6 +253,7 @@ def run(
             command=command_line(),
         ),
         tensorboard=options.tensorboard,
+        teacher=teacher,
     )
     output.say(f"Trained in {result.seconds:.0f} s; the model of step {result.best_step} is in")
     output.say(f"  {options.output}")

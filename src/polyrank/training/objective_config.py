@@ -64,7 +64,10 @@ class ObjectiveConfig:
     scale: float = 20.0
     """`cosent` multiplies the differences of cosines with it."""
     distillation_temperature: float = 1.0
-    """`kl` divides the scores of teacher and student by it."""
+    """`kl`, and `in_batch_softmax` with a teacher, divide the scores of both by it."""
+    teacher_share: float = 0.5
+    """With a teacher in the batch: the share of what it says of all candidates of the step in the
+    loss of `in_batch_softmax`; the rest is that of the right response."""
     gradient_cache: Literal["auto", "always", "never"] = "auto"
     """Encode a step twice, first without gradients, so that its memory is that of one pass
     through the encoder. `auto` does so where a step would need much of the memory there is."""
@@ -73,6 +76,8 @@ class ObjectiveConfig:
         require(self.extra_negatives >= 0, "extra_negatives", "0 or more", self.extra_negatives)
         for name in ("margin", "scale", "distillation_temperature"):
             require(getattr(self, name) > 0, name, "positive", getattr(self, name))
+        share = self.teacher_share
+        require(0 < share <= 1, "teacher_share", "above 0 and at most 1", share)
 
 
 RECORDS: dict[ObjectiveName, tuple[Records, ...]] = {
@@ -129,7 +134,8 @@ ONLY_FOR: dict[str, tuple[ObjectiveName, ...]] = {
     "margin": ("triplet",),
     "concatenation": ("classification",),
     "scale": ("cosent",),
-    "distillation_temperature": ("kl",),
+    "distillation_temperature": ("kl", "in_batch_softmax"),
+    "teacher_share": ("in_batch_softmax",),
 }
 """The objectives on which a setting has an effect, where these are not all."""
 

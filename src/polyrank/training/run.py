@@ -64,6 +64,7 @@ def train(
     say: Say = silent,
     provenance: Provenance = UNKNOWN,
     tensorboard: Path | None = None,
+    teacher: Model | None = None,
 ) -> TrainingResult:
     """Train `model` in place on `examples` and save it to the folder `output`.
 
@@ -71,7 +72,8 @@ def train(
     them the last is kept. The pairs of a corpus bring held-out ones of their own. Precision is the
     model's `compute_dtype`: bfloat16 runs the encoders in mixed precision, with float32 weights. An
     interrupted run goes on when it is started again with the same settings. `provenance` is for
-    the model card; `tensorboard` is a folder for its events.
+    the model card; `tensorboard` is a folder for its events. A `teacher` scores all candidates of
+    each step beside the model (see `ObjectiveConfig.teacher_share`); it is not changed.
 
     Under torchrun, every process calls it with the same arguments and gets the same model and
     result; the first says, evaluates and saves. Raises UsageError where another run works on the
@@ -88,8 +90,10 @@ def train(
             require_replaceable(output, DESCRIPTION, "model")
             check_batches(len(examples), config)
             set_seed(config.seed)
-            setup, measure, metric = set_up(model, examples, dev, objective, config)
+            setup, measure, metric = set_up(model, examples, dev, objective, config, teacher)
         identified = identity(model, examples, dev, config, objective)
+        if teacher is not None:
+            identified["teacher"] = teacher.fingerprint()
         require_agreement(identified)
 
         def hold() -> Path | None:
@@ -136,11 +140,12 @@ def set_up(
     dev: Sequence[Example] | Sequence[LabelledPair],
     objective: ObjectiveConfig,
     config: TrainingConfig,
+    teacher: Model | None,
 ) -> tuple[Setup, Measure, str]:
     """What is trained, how its dev figures are measured, and the name of the one that chooses."""
     if isinstance(examples, CorpusPairs):
         return build_pretraining(model, examples, objective, config)
-    setup = build(model, examples, objective, config)
+    setup = build(model, examples, objective, config, teacher)
     return (setup, *measure_of(setup, dev, config))
 
 

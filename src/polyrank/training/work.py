@@ -78,6 +78,7 @@ WORDS = {
     "dtype": "another precision",
     "examples": "other training data",
     "dev": "other dev data",
+    "teacher": "another teacher",
 }
 
 

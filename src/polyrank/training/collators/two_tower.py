@@ -60,8 +60,10 @@ class TwoTowerCollator:
         extra_negatives: int = 0,
         seed: int = 0,
         log_frequencies: Mapping[str, float] | None = None,
+        teacher: TwoTower | CrossEncoder | None = None,
     ) -> None:
         self.read = TwoTowerTexts(model, token_budget)
+        self.taught = None if teacher is None else TwoTowerTexts(teacher, token_budget)
         self.pool = pool
         self.extra_negatives = extra_negatives
         self.seed = seed
@@ -71,7 +73,8 @@ class TwoTowerCollator:
         """`contexts` and `candidates`: batches cut by length; `identities` (N,): the row of each
         column's text among the candidates, responses first, then negatives; `context_texts` (B,)
         and `texts` (U,): numbers that are equal for equal texts in every process;
-        `log_frequencies` (U,).
+        `log_frequencies` (U,). With a teacher, `teacher_contexts` and `teacher_candidates` are the
+        same texts as it reads them.
         """
         examples: list[Example] = [numbered.example for numbered in step]
         columns = [example.response for example in examples]
@@ -87,6 +90,9 @@ class TwoTowerCollator:
         }
         if self.log_frequencies is not None:
             made["log_frequencies"] = torch.tensor([self.log_frequencies[text] for text in rows])
+        if self.taught is not None:
+            made["teacher_contexts"] = self.taught.contexts([one.context for one in examples])
+            made["teacher_candidates"] = self.taught.candidates(list(rows))
         return made
 
     def negatives(self, numbered: Numbered) -> list[str]:

@@ -11,7 +11,12 @@ from polyrank.training.losses.pairs import (
     cosent,
     regression,
 )
-from polyrank.training.losses.ranking import in_batch_softmax, listwise_softmax, triplet
+from polyrank.training.losses.ranking import (
+    in_batch_softmax,
+    known_answers,
+    listwise_softmax,
+    triplet,
+)
 
 __all__ = [
     "binary_cross_entropy",
@@ -20,6 +25,7 @@ __all__ = [
     "cosent",
     "in_batch_softmax",
     "kl_divergence",
+    "known_answers",
     "listwise_softmax",
     "margin_mse",
     "regression",

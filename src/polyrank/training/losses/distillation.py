@@ -29,9 +29,9 @@ def kl_divergence(
 ) -> Tensor:
     """KL(teacher ‖ student) of the softmax over each context's candidates, the mean over B.
 
-    student (B, C), teacher (B, C), present (B, C): which candidates there are. Both are divided by
-    `temperature`, and the loss is multiplied by its square (Hinton et al., 2015). Equals
-    sentence-transformers' DistillKLDivLoss; for rankers: Lin et al. (2020, Distilling dense
+    student (B, C), teacher (B, C), present (B, C): which candidates there are, in any order. Both
+    are divided by `temperature`, and the loss is multiplied by its square (Hinton et al., 2015).
+    Equals sentence-transformers' DistillKLDivLoss; for rankers: Lin et al. (2020, Distilling dense
     representations for ranking using tightly-coupled teachers). Needs at least two candidates.
     """
     absent = ~present

@@ -35,17 +35,26 @@ def in_batch_softmax(
     scores transposed and `identities` and `contexts` exchanged, it is the other half of the
     symmetric loss. Needs B + negatives ≥ 2 to have a gradient. Returns the mean over B.
     """
-    count, device = len(scores), scores.device
-    known = identities[:count, None] == identities[None, :]  # (B, N)
-    if contexts is not None:
-        known[:, : len(contexts)] |= contexts[:count, None] == contexts[None, :]
+    count = len(scores)
+    known = known_answers(count, identities, contexts)
     if hits is not None:
-        known = known | hits
-    own = torch.eye(count, len(identities), dtype=torch.bool, device=device)
+        known = known | (hits & ~torch.eye(*hits.shape, dtype=torch.bool, device=hits.device))
     if log_frequencies is not None:
         scores = scores - log_frequencies[None, :]
-    masked = scores.masked_fill(known & ~own, -torch.inf)
-    return functional.cross_entropy(masked, torch.arange(count, device=device))
+    masked = scores.masked_fill(known, -torch.inf)
+    return functional.cross_entropy(masked, torch.arange(count, device=scores.device))
+
+
+def known_answers(count: int, identities: Tensor, contexts: Tensor | None = None) -> Tensor:
+    """Which columns are no negatives of a row, beside its own response: (B, N) booleans.
+
+    `count` rows; `identities` and `contexts` as of `in_batch_softmax`.
+    """
+    known = identities[:count, None] == identities[None, :]
+    if contexts is not None:
+        known[:, : len(contexts)] |= contexts[:count, None] == contexts[None, :]
+    own = torch.eye(count, len(identities), dtype=torch.bool, device=known.device)
+    return known & ~own
 
 
 def listwise_softmax(scores: Tensor) -> Tensor:

@@ -8,6 +8,7 @@ from typing import Any
 
 from torch.utils.data import Dataset
 
+from polyrank.errors import UsageError
 from polyrank.models.base import Model
 from polyrank.models.cross_encoder import CrossEncoder
 from polyrank.models.two_tower import TwoTower
@@ -37,6 +38,7 @@ from polyrank.training.objectives.two_tower import (
     Distillation,
     GradedPairs,
     InBatchSoftmax,
+    InBatchTeacher,
     PairClassification,
     Triplet,
 )
@@ -65,9 +67,11 @@ def build(
     examples: Sequence[Example] | Sequence[LabelledPair],
     objective: ObjectiveConfig,
     training: TrainingConfig,
+    teacher: Model | None = None,
 ) -> Setup:
     """The objective of a run, its batches and its data set.
 
+    A `teacher` scores all candidates of each step of a bi- or poly-encoder's in-batch softmax.
     Raises UsageError for an objective that does not suit the model or the kind of records,
     DataError for records that it cannot be trained on.
     """
@@ -84,7 +88,7 @@ def build(
         module, collator = for_cross(model, name, known, objective, training)
     else:
         assert isinstance(model, TwoTower)
-        module, collator = for_two_tower(model, name, known, objective, training)
+        module, collator = for_two_tower(model, name, known, objective, training, teacher)
     return Setup(objective=name, module=module, collator=collator, dataset=NumberedExamples(known))
 
 
@@ -94,11 +98,17 @@ def for_two_tower(
     known: Sequence[Any],
     settings: ObjectiveConfig,
     training: TrainingConfig,
+    teacher: Model | None = None,
 ) -> tuple[Objective, Collator]:
     """The objective of a bi- or poly-encoder, and its batches."""
     budget = training.train_batch_tokens
     if name == "in_batch_softmax":
-        return InBatchSoftmax(model, settings), in_batch(model, known, settings, training)
+        softmax = InBatchSoftmax(model, settings)
+        if teacher is not None:
+            reads_apart = CrossInBatch if isinstance(teacher, CrossEncoder) else InBatchSoftmax
+            check_teacher(teacher)
+            softmax.teacher = InBatchTeacher(reads_apart(teacher, ObjectiveConfig()))
+        return softmax, in_batch(model, known, settings, training, teacher)
     if name == "triplet":
         return Triplet(model, settings), OwnCandidatesCollator(model, budget)
     if name in ("margin_mse", "kl"):
@@ -119,6 +129,7 @@ def in_batch(
     known: Sequence[Example],
     settings: ObjectiveConfig,
     training: TrainingConfig,
+    teacher: Any = None,
 ) -> Collator:
     """The batches of the in-batch softmax."""
     extra, pool = settings.extra_negatives, responses_of(known)
@@ -129,7 +140,18 @@ def in_batch(
         extra_negatives=extra,
         seed=training.seed,
         log_frequencies=log_frequencies(known, pool, extra) if settings.logq else None,
+        teacher=teacher,
     )
+
+
+def check_teacher(teacher: Model) -> None:
+    """Raise UsageError for a cross-encoder that must read every pair of a step together."""
+    if isinstance(teacher, CrossEncoder) and not teacher.compares:
+        raise UsageError(
+            "A teacher of whole steps must read texts apart: a bi- or poly-encoder, or a "
+            f"cross-encoder with head = interaction, not {teacher.config.head}.",
+            "Choose such a teacher, or let it score pairs beforehand, without --in-batch.",
+        )
 
 
 def for_cross(

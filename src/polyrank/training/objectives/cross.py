@@ -56,18 +56,23 @@ class CrossInBatch(Objective):
             outputs = outputs * mask_of(batch)[:, :, None]
             return functional.pad(outputs, (0, 0, 0, max(most - outputs.shape[1], 0)))
 
-    def share(self, encoded: dict[str, Tensor], step: dict[str, Any]) -> Tensor:
-        """The loss of this process's contexts among the candidates of all processes."""
+    def matrix(self, encoded: dict[str, Tensor], step: dict[str, Any]) -> Tensor:
+        """This process's contexts against the candidates of all processes: (B, N)."""
         contexts, places = encoded["contexts"], step["identities"]
-        count = len(contexts)
-        texts, answered, frequencies = everyones_texts(step, count, logq=self.settings.logq)
         head: Any = self.model.head
         if num_processes() == 1:  # a text that stands twice is compared once
-            scores = head.every(contexts, encoded["candidates"])[:, places]
+            scores: Tensor = head.every(contexts, encoded["candidates"])[:, places]
         else:
-            scores = head.every(contexts, everyones(encoded["candidates"][places], count))
+            columns = everyones(encoded["candidates"][places], len(contexts))
+            scores = head.every(contexts, columns)
+        return scores
+
+    def share(self, encoded: dict[str, Tensor], step: dict[str, Any]) -> Tensor:
+        """The loss of this process's contexts among the candidates of all processes."""
+        count = len(encoded["contexts"])
+        texts, answered, frequencies = everyones_texts(step, count, logq=self.settings.logq)
         loss = losses.in_batch_softmax(
-            scores, texts, contexts=answered, log_frequencies=frequencies
+            self.matrix(encoded, step), texts, contexts=answered, log_frequencies=frequencies
         )
         return self.shared(loss, count)
 

@@ -15,7 +15,7 @@ from torch.utils.checkpoint import checkpoint
 
 from polyrank.models.pooling import reduce
 from polyrank.models.two_tower import TwoTower
-from polyrank.tokens.batching import Batch, mask_of
+from polyrank.tokens.batching import Batch, in_order, mask_of
 from polyrank.training import losses
 from polyrank.training.gather import gather_rows, num_processes
 from polyrank.training.objective_config import ObjectiveConfig
@@ -75,15 +75,23 @@ class TwoTowerObjective(Objective):
 
 
 class InBatchSoftmax(TwoTowerObjective):
-    """The in-batch softmax, of contexts and, if symmetric, of responses."""
+    """The in-batch softmax, of contexts and, if symmetric, of responses; and what a teacher says
+    of the same columns, if there is one.
+    """
+
+    teacher: InBatchTeacher | None = None
+
+    def matrix(self, encoded: dict[str, Tensor], step: dict[str, Any]) -> Tensor:
+        """This process's contexts against the candidates of all processes: (B, N)."""
+        contexts, columns = encoded["contexts"], encoded["candidates"][step["identities"]]
+        return self.scores(contexts, everyones(columns, len(contexts)))
 
     def share(self, encoded: dict[str, Tensor], step: dict[str, Any]) -> Tensor:
         """The loss of this process's contexts among the candidates of all processes."""
         contexts, columns = encoded["contexts"], encoded["candidates"][step["identities"]]
         count = len(contexts)
         texts, answered, frequencies = everyones_texts(step, count, logq=self.settings.logq)
-        candidates = everyones(columns, count)  # (N, d)
-        scores = self.scores(contexts, candidates)
+        scores = self.matrix(encoded, step)
         loss = losses.in_batch_softmax(
             scores, texts, contexts=answered, log_frequencies=frequencies
         )
@@ -94,7 +102,39 @@ class InBatchSoftmax(TwoTowerObjective):
                 turned = self.scores(gather_rows(contexts), columns[:count]).T  # (B, R)
             responses = texts[: len(answered)]
             loss = (loss + losses.in_batch_softmax(turned, answered, contexts=responses)) / 2
+        if self.teacher is not None:
+            present = ~losses.known_answers(count, texts, answered)
+            temperature = self.settings.distillation_temperature
+            wanted = self.teacher.scores(step).to(scores.dtype)
+            taught = losses.kl_divergence(scores, wanted, present, temperature)
+            share = self.settings.teacher_share
+            loss = (1 - share) * loss + share * taught
         return self.shared(loss, count)
+
+
+class InBatchTeacher:
+    """A model that scores every context of a step against every candidate, and is not trained.
+
+    It is no part of the module that it teaches, so that it is neither saved nor counted there.
+    """
+
+    def __init__(self, objective: Any) -> None:
+        """`objective` is an in-batch softmax around the teacher."""
+        self.objective = objective.eval()
+
+    @torch.no_grad()
+    def scores(self, step: dict[str, Any]) -> Tensor:
+        """This process's contexts against the candidates of all processes: (B, N)."""
+        model = self.objective.model
+        device, dtype = model.device.type, model.compute_dtype
+        encoded = {}
+        for part in self.objective.parts:
+            batches = step[f"teacher_{part}"]
+            with torch.autocast(device, dtype=dtype, enabled=dtype != torch.float32):
+                rows = [self.objective.encode(part, batch) for batch in batches]
+            encoded[part] = in_order(rows, batches)
+        matrix: Tensor = self.objective.matrix(encoded, step)
+        return matrix
 
 
 def everyones_texts(
