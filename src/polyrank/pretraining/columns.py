@@ -17,7 +17,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Literal
 
-from polyrank.errors import DataError
+from polyrank.errors import DataError, UsageError
 from polyrank.storage import storage_errors
 
 BLOCK = 1 << 16
@@ -71,7 +71,10 @@ class Writer:
 
     def __init__(self, folder: Path) -> None:
         if sys.byteorder != "little":
-            raise NotImplementedError("tables are little-endian, and so must the machine be")
+            raise UsageError(
+                "Tables of a corpus are little-endian, and this machine is not.",
+                "Pre-train on another machine.",
+            )
         self._folder = folder
         self._waiting: dict[str, array[int]] = {}
         self._texts: dict[str, bytearray] = {}

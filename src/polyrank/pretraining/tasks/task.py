@@ -10,7 +10,7 @@ from polyrank.errors import DataError, UsageError
 from polyrank.pretraining.draws import Draws
 from polyrank.pretraining.pairs import Pair, text_key
 from polyrank.pretraining.split import SplitName
-from polyrank.pretraining.tables import CorpusTables, Kind
+from polyrank.pretraining.tables import ArticleTables, ConversationTables, CorpusTables, Kind
 
 Settings = TypeVar("Settings")
 
@@ -94,15 +94,10 @@ class Task(ABC, Generic[Settings]):
 class ArticleTask(Task[Settings]):
     """A task that draws from articles."""
 
-    def __init__(
-        self,
-        tables: CorpusTables,
-        split: SplitName = "train",
-        seed: int = 0,
-        settings: Settings | None = None,
-    ) -> None:
-        super().__init__(tables, split, seed, settings)
-        self.articles = tables.articles(split)
+    @property
+    def articles(self) -> ArticleTables:
+        """Its side of the corpus."""
+        return self.tables.articles(self.split)
 
 
 class ConversationTask(Task[Settings]):
@@ -110,12 +105,7 @@ class ConversationTask(Task[Settings]):
 
     kinds = ("conversations",)
 
-    def __init__(
-        self,
-        tables: CorpusTables,
-        split: SplitName = "train",
-        seed: int = 0,
-        settings: Settings | None = None,
-    ) -> None:
-        super().__init__(tables, split, seed, settings)
-        self.conversations = tables.conversations(split)
+    @property
+    def conversations(self) -> ConversationTables:
+        """Its side of the corpus."""
+        return self.tables.conversations(self.split)
