@@ -47,8 +47,8 @@ from polyrank.records import Candidate, Example
 from polyrank.retrieval.lexical import BM25Index
 from polyrank.runtime import set_seed
 from polyrank.training.config import TrainingConfig
-from polyrank.training.pretraining.collator import ANSWERS, WANTED, document, keys
-from polyrank.training.pretraining.objective import accidental
+from polyrank.training.pretraining.collator import document
+from polyrank.training.pretraining.held_out import documents_of, ranks_of
 from polyrank.training.run import train
 
 KS = (1, 5, 10, 50, 100)
@@ -137,21 +137,9 @@ def held_out_pairs(options: argparse.Namespace, corpus: Corpus) -> dict[str, lis
     }
 
 
-def ranks_of_pairs(scores: torch.Tensor, pairs: Sequence[Pair], texts: list[Any]) -> torch.Tensor:
-    """The rank of each pair's document, (B,), of scores (B, U), other answers left out."""
-    places = {text: place for place, text in enumerate(texts)}
-    own = torch.tensor([places[document(pair)] for pair in pairs])
-    first = {places[document(pair)]: pair for pair in reversed(pairs)}
-    answers = keys([first[place].answers for place in range(len(texts))], ANSWERS, -2)
-    hits = accidental(keys([pair.wanted for pair in pairs], WANTED, -1), answers)
-    hits[torch.arange(len(own)), own] = False
-    scores = scores.masked_fill(hits, -torch.inf)
-    return (scores >= scores.gather(1, own[:, None])).sum(dim=1)
-
-
 def on_pairs(model: BiEncoder | None, pairs: Sequence[Pair]) -> dict[str, float]:
     """The recalls of a model, or of BM25, on held-out pairs of one task."""
-    texts: list[Any] = list(dict.fromkeys(document(pair) for pair in pairs))
+    texts: Any = documents_of(pairs)
     if model is None:
         shown = {document(pair): second_text(pair) for pair in pairs}
         index = BM25Index.build([Candidate(str(n), shown[text]) for n, text in enumerate(texts)])
@@ -162,7 +150,7 @@ def on_pairs(model: BiEncoder | None, pairs: Sequence[Pair]) -> dict[str, float]
     else:
         contexts = model.encode_contexts([pair.first for pair in pairs])
         scores = model.score(contexts, model.encode_candidates(texts))
-    return recalls(ranks_of_pairs(scores, pairs, texts))
+    return recalls(ranks_of(scores, pairs))
 
 
 def searches(options: argparse.Namespace) -> list[Search]:

@@ -24,6 +24,7 @@ from polyrank.data.files import read_json_lines
 from polyrank.data.formats.source import Blame, at_line
 from polyrank.pretraining.corpus.article_text import sections_of_text, without_caption
 from polyrank.pretraining.corpus.characters import on_one_line, whole
+from polyrank.pretraining.corpus.identifiers import identifier_of
 from polyrank.pretraining.corpus.mentions import placed
 from polyrank.pretraining.corpus.reading import Dropped, Reading
 from polyrank.pretraining.corpus.sentences import Splitter, splitter
@@ -124,20 +125,7 @@ def read(path: Path, *, language: str | None = None) -> Reading:
         elif not any(section.paragraphs for section in sections):
             yield Dropped(NO_TEXT, title)
         else:
-            yield Article(identifier_of(record, number, blame), title, sections)
-
-
-def identifier_of(record: dict[str, Any], number: int, blame: Blame) -> str:
-    """The id of a record, by default the number of its line."""
-    identifier = record.get("id")
-    if identifier is None:
-        return str(number)
-    if not isinstance(identifier, (str, int)) or isinstance(identifier, bool):
-        raise blame(
-            f"The field 'id' must be a text or a whole number, got {identifier!r}.",
-            "Change it, or leave it out to name the article by its line number.",
-        )
-    return whole(str(identifier))
+            yield Article(identifier_of(record, number, blame, "article"), title, sections)
 
 
 def given(record: dict[str, Any], name: str) -> bool:

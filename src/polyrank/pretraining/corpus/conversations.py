@@ -19,6 +19,7 @@ from polyrank.data.files import read_json_lines
 from polyrank.data.formats.source import Blame, at_line
 from polyrank.errors import DataError
 from polyrank.pretraining.corpus.characters import whole
+from polyrank.pretraining.corpus.identifiers import identifier_of
 from polyrank.pretraining.corpus.reading import Dropped, Reading
 from polyrank.pretraining.records import Conversation, Turn
 
@@ -55,7 +56,7 @@ def read(path: Path) -> Reading:
         if not turns:
             yield Dropped(NO_TURNS, f"line {number}")
             continue
-        conversation = Conversation(identifier_of(record, number, blame), turns)
+        conversation = Conversation(identifier_of(record, number, blame, "conversation"), turns)
         if is_example:
             held = conversation, number
         else:
@@ -106,16 +107,3 @@ def example_turns(record: dict[str, Any], blame: Blame) -> list[Turn]:
         raise blame(error.problem, error.remedy) from None
     texts = [context, response] if isinstance(context, str) else [*context, response]
     return [Turn("", whole(text).strip()) for text in texts]
-
-
-def identifier_of(record: dict[str, Any], number: int, blame: Blame) -> str:
-    """The id of a record, by default the number of its line."""
-    identifier = record.get("id")
-    if identifier is None:
-        return str(number)
-    if not isinstance(identifier, (str, int)) or isinstance(identifier, bool):
-        raise blame(
-            f"The field 'id' must be a text or a whole number, got {identifier!r}.",
-            "Change it, or leave it out to name the conversation by its line number.",
-        )
-    return whole(str(identifier))

@@ -88,7 +88,7 @@ class InBatchSoftmax(TwoTowerObjective):
 
     def share(self, encoded: dict[str, Tensor], step: dict[str, Any]) -> Tensor:
         """The loss of this process's contexts among the candidates of all processes."""
-        contexts, columns = encoded["contexts"], encoded["candidates"][step["identities"]]
+        contexts = encoded["contexts"]
         count = len(contexts)
         texts, answered, frequencies = everyones_texts(step, count, logq=self.settings.logq)
         scores = self.matrix(encoded, step)
@@ -99,7 +99,8 @@ class InBatchSoftmax(TwoTowerObjective):
             if num_processes() == 1:
                 turned = scores[:, :count].T
             else:
-                turned = self.scores(gather_rows(contexts), columns[:count]).T  # (B, R)
+                own = encoded["candidates"][step["identities"][:count]]
+                turned = self.scores(gather_rows(contexts), own).T  # (B, R)
             responses = texts[: len(answered)]
             loss = (loss + losses.in_batch_softmax(turned, answered, contexts=responses)) / 2
         if self.teacher is not None:

@@ -13,10 +13,18 @@ from torch import Tensor
 
 from polyrank.models.base import Model
 from polyrank.pretraining.pairs import Pair
+from polyrank.records import Context
 from polyrank.tokens.batching import in_order
 from polyrank.training.collators.numbered import Numbered
 from polyrank.training.figures import move
-from polyrank.training.pretraining.collator import ABSENT, PretrainingCollator, document
+from polyrank.training.pretraining.collator import (
+    ABSENT,
+    ANSWERS,
+    WANTED,
+    PretrainingCollator,
+    document,
+    keys,
+)
 from polyrank.training.pretraining.objective import Pretraining, accidental
 from polyrank.training.pretraining.records import CorpusPairs, is_in_batch
 
@@ -38,7 +46,7 @@ def measure_of_corpus(
         main = []
         for name, pairs in tasks.items():
             if is_in_batch(pairs[0]):
-                figures = ranked(module, collator, pairs)
+                figures = ranked(module, pairs)
             else:
                 figures = read_as_one(module, collator, pairs)
             main += [figures.pop("main")]
@@ -49,23 +57,36 @@ def measure_of_corpus(
 
 
 @torch.inference_mode()
-def ranked(
-    module: Pretraining, collator: PretrainingCollator, pairs: Sequence[Pair]
-) -> dict[str, float]:
+def ranked(module: Pretraining, pairs: Sequence[Pair]) -> dict[str, float]:
     """recall@k and MRR of each pair's document among the documents of all."""
     model = module.model
-    step = collator.softmax(pairs)
-    texts: Any = list(dict.fromkeys(document(pair) for pair in pairs))
+    texts: Any = documents_of(pairs)
     contexts = model.encode_contexts([pair.first for pair in pairs])
-    scores = model.score(contexts, model.encode_candidates(texts))  # (B, U)
-    own = step["identities"]
-    hits = accidental(step["wanted"], step["answers"])
-    hits[torch.arange(len(own)), own] = False
-    scores = scores.masked_fill(hits, -torch.inf)
-    right = scores.gather(1, own[:, None])
-    ranks = 1 + (scores >= right).sum(dim=1) - 1
+    ranks = ranks_of(model.score(contexts, model.encode_candidates(texts)), pairs)
     figures = {f"recall@{k}": share(ranks <= k) for k in (1, 5, 10, 50, 100)}
     return {"main": figures["recall@1"], **figures, "mrr": float((1 / ranks).mean())}
+
+
+def documents_of(pairs: Sequence[Pair]) -> list[Context]:
+    """The different documents of some pairs."""
+    return list(dict.fromkeys(document(pair) for pair in pairs))
+
+
+def ranks_of(scores: Tensor, pairs: Sequence[Pair]) -> Tensor:
+    """The rank, from 1, of each pair's document, with what else answers it left out: (B,).
+
+    scores (B, U) of the firsts and `documents_of` the pairs; equal scores count as better.
+    """
+    rows = {text: row for row, text in enumerate(documents_of(pairs))}
+    own = torch.tensor([rows[document(pair)] for pair in pairs])
+    answers = {rows[document(pair)]: pair.answers for pair in reversed(pairs)}
+    hits = accidental(
+        keys([pair.wanted for pair in pairs], WANTED, -1),
+        keys([answers[row] for row in range(len(rows))], ANSWERS, -2),
+    )
+    hits[torch.arange(len(own)), own] = False
+    scores = scores.masked_fill(hits, -torch.inf)
+    return (scores >= scores.gather(1, own[:, None])).sum(dim=1)
 
 
 @torch.no_grad()
