@@ -110,16 +110,19 @@ def test_an_interrupted_run_goes_on_from_the_same_new_encoder(corpora, monkeypat
 
 
 def test_preview_shows_pairs_and_figures(corpora, bert, capsys):
+    look = ["--preview", "--preview-pairs", "2", "--base", bert, "--tasks", "wlp,next_utterance"]
     capsys.readouterr()
-    assert pretrain(corpora, "--preview", "2", "--base", bert, "--tasks", "wlp,next_utterance") == 0
+    assert pretrain(corpora, *look) == 0
     shown = capsys.readouterr().out
     assert "wlp" in shown
     assert "24.9M" in shown
     assert "Title" in shown
     assert "next_utterance 2" in shown
-    assert pretrain(corpora, "--preview", "1", "--json") == 0
+    assert pretrain(corpora, "--preview", "--vocabulary", "300", "--json") == 0
     found = json.loads(capsys.readouterr().out)
     assert [row["task"] for row in found["tasks"]] == ["ict", "bfs", "wlp"]
+    assert all(row["second_tokens"] > row["second_words"] for row in found["tasks"])
+    assert {len(lines) for lines in found["preview"].values()} == {9}
 
 
 def test_the_papers_recipe_is_shown(capsys):
@@ -139,14 +142,14 @@ def test_bad_input_is_one_message(corpora, capsys):
         return capsys.readouterr().err
 
     assert "--output is required" in error()
-    assert "no task 'itc'" in error("--tasks", "itc", "--preview", "1")
+    assert "no task 'itc'" in error("--tasks", "itc", "--preview")
     bare = corpora / "bare.jsonl"
     bare.write_text(json.dumps({"title": "One", "text": "A single sentence stands here."}) + "\n")
     assert run(["corpus", str(bare), "--output", str(corpora / "bare")], commands()) == 0
     capsys.readouterr()
-    given = ["pretrain", "--corpus", str(corpora / "bare"), "--tasks", "wlp", "--preview", "1"]
+    given = ["pretrain", "--corpus", str(corpora / "bare"), "--tasks", "wlp", "--preview"]
     assert run(given, commands()) == 2
     assert "The task wlp needs" in capsys.readouterr().err
-    given = ["pretrain", "--corpus", str(corpora / "talk"), "--tasks", "ict", "--preview", "1"]
+    given = ["pretrain", "--corpus", str(corpora / "talk"), "--tasks", "ict", "--preview"]
     assert run(given, commands()) == 2
     assert "The task ict needs a corpus of articles, got conversations" in capsys.readouterr().err

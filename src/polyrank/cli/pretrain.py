@@ -59,9 +59,10 @@ class PretrainOptions(ModelOptions):
         help="Begin with the settings of a paper; --show-config shows them.",
         metavar="|".join(PRETRAINING),
     )
-    preview: int | None = option(
-        None, help="Print the corpus's figures and N pairs of each task, and train nothing."
+    preview: bool = option(
+        False, help="Print the corpus's figures and some pairs of each task, and train nothing."
     )
+    preview_pairs: int = option(3, help="How many pairs of each task --preview prints.")
     restart: bool = option(False, help="Discard an unfinished run of the same output.")
     tensorboard: Path | None = option(
         None, help="Log for TensorBoard into a folder of this one, named as the output."
@@ -92,7 +93,7 @@ class PretrainOptions(ModelOptions):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require(self.preview is None or self.preview >= 1, "--preview", "at least 1", self.preview)
+        require(self.preview_pairs >= 1, "--preview-pairs", "at least 1", self.preview_pairs)
 
 
 def interrupted(options: PretrainOptions) -> str:
@@ -114,10 +115,10 @@ def pretrain(options: PretrainOptions, output: Output) -> None:
     if options.show_config:
         show_config(options, None, output)
         return
-    if options.output is None and options.preview is None:
+    if options.output is None and not options.preview:
         raise UsageError(
             "polyrank pretrain: --output is required and missing.",
-            "Give it, or --preview N to look at the pairs.",
+            "Give it, or --preview to look at the pairs.",
         )
     output = output if processes.is_first() else Silent(json=output.json)
     device = processes.own_device(options.device)
@@ -125,7 +126,7 @@ def pretrain(options: PretrainOptions, output: Output) -> None:
     try:
         drawing = processes.from_first(lambda: open_corpora(options))
         with processes.together():
-            if options.preview is not None:
+            if options.preview:
                 look(options, drawing, output)
                 return
             model = load_base(options, drawing, device, output)
@@ -157,29 +158,43 @@ def open_corpora(options: PretrainOptions) -> Drawing:
 def look(options: PretrainOptions, drawing: Drawing, output: Output) -> None:
     """Print what there is and some pairs of each task."""
     from polyrank.pretraining.statistics import preview, statistics, statistics_lines
+    from polyrank.tokens.tokenizer import TextTokenizer
 
-    count = None
-    if options.base is not None:
-        from polyrank.models.backbone import load_tokenizer
-        from polyrank.tokens.tokenizer import TextTokenizer
-
-        texts = TextTokenizer(load_tokenizer(options.base))
-        count = lambda text: len(texts.encode([text])[0])  # noqa: E731
     tasks = drawing.tasks()
     for task in tasks:
         task.require()
-    rows = [statistics(task, count_tokens=count) for task in tasks]
+    texts = TextTokenizer(tokenizer_of(options, drawing, output))
+    rows = [
+        statistics(task, count_tokens=lambda text: len(texts.encode([text])[0])) for task in tasks
+    ]
     for line in statistics_lines(rows):
         output.say(line)
     shown = {}
     for task in tasks:
-        lines = preview(task, options.preview or 1)
+        lines = preview(task, options.preview_pairs)
         shown[task.name] = lines
         output.say()
         for line in lines:
             output.say(line)
     tables = [{"kind": one.kind, "counts": one.counts} for one in drawing.tables]
     output.result({"corpora": tables, "tasks": rows, "preview": shown})
+
+
+def tokenizer_of(options: PretrainOptions, drawing: Drawing, output: Output) -> Any:
+    """The tokeniser of the base, or the one that a new encoder would get."""
+    from polyrank.models.backbone import load_tokenizer
+    from polyrank.tokens.vocabulary import train_tokenizer
+
+    if options.base is not None:
+        return load_tokenizer(options.base)
+    output.say(making_words(options))
+    lower_case = options.encoder.lower_case
+    return train_tokenizer(drawing.texts(), options.encoder.vocabulary, lower_case=lower_case)
+
+
+def making_words(options: PretrainOptions) -> str:
+    """The words while a vocabulary is made."""
+    return f"Making a vocabulary of at most {options.encoder.vocabulary:,} pieces"
 
 
 def load_base(options: PretrainOptions, drawing: Drawing, device: str, output: Output) -> Any:
@@ -194,7 +209,7 @@ def load_base(options: PretrainOptions, drawing: Drawing, device: str, output: O
     if base is None:
         base = str(base_folder(target_of(options)))
         if processes.is_first():
-            output.say(f"Making a vocabulary of at most {options.encoder.vocabulary:,} pieces")
+            output.say(making_words(options))
             make_base(
                 Path(base),
                 drawing.texts(),
