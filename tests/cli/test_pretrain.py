@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from launching import launch
 from polyrank.cli.main import commands, run
 from polyrank.data.examples import write_examples
 from polyrank.models.cross_encoder import CrossEncoder
@@ -107,6 +108,23 @@ def test_an_interrupted_run_goes_on_from_the_same_new_encoder(corpora, monkeypat
     assert pretrain(corpora, *cut) == 0
     assert "Going on after step 2 of 4." in capsys.readouterr().out
     assert (other / "model.safetensors").read_bytes() == whole
+
+
+def test_two_processes_train_what_one_does(corpora, capsys):
+    given = ["pretrain", "--corpus", f"{corpora / 'wiki'},{corpora / 'talk'}", *SMALL, *RUN]
+    given += ["--tasks", "ict,mlm,next_utterance", "--json"]
+    capsys.readouterr()
+    assert run([*given, "--output", str(corpora / "one")], commands()) == 0
+    one = json.loads(capsys.readouterr().out)
+    started = launch("-m", "polyrank", *given, "--output", corpora / "two")
+    assert started.returncode == 0, started.stderr
+    two = json.loads(started.stdout)
+    assert two["pairs"] == one["pairs"] == 32
+    assert two["held_out"] == pytest.approx(one["held_out"], abs=0.051)  # one rank in 20
+    logs = [(corpora / name / "log.jsonl").read_text().splitlines() for name in ("one", "two")]
+    losses = [[found["loss"] for found in map(json.loads, log) if "loss" in found] for log in logs]
+    assert len(losses[0]) == 4
+    assert losses[1] == pytest.approx(losses[0], rel=1e-4)
 
 
 def test_preview_shows_pairs_and_figures(corpora, bert, capsys):

@@ -1,15 +1,13 @@
 """Two processes, as torchrun starts them, do what one does with the joined batches."""
 
 import json
-import os
-import subprocess
-import sys
 import textwrap
 
 import pytest
 import torch
 from safetensors.torch import load_file
 
+from launching import launch
 from polyrank.cli.main import commands, run
 from polyrank.data.examples import write_examples
 from polyrank.errors import DataError, UsageError
@@ -26,20 +24,6 @@ def examples(count=32):
         Example(context=f"my {WORDS[n % 7]} {n % 4}", response=f"the {WORDS[n * 3 % 10]} {n % 9}")
         for n in range(count)
     ]
-
-
-def launch(*arguments):
-    """Start two processes and wait for them; their exit code, output and errors."""
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    return subprocess.run(
-        [*command, *map(str, arguments)],
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=240,
-    )
 
 
 def test_two_processes_make_the_weights_of_one(bert, tmp_path, capsys):
