@@ -9,6 +9,7 @@ from polyrank.cli.main import commands, run
 from polyrank.data.examples import write_examples
 from polyrank.models.cross_encoder import CrossEncoder
 from polyrank.records import Example
+from polyrank.training.recipes import PRETRAINING
 from tiny_encoders import WORDS
 
 pytest.importorskip("pyarrow")
@@ -143,13 +144,43 @@ def test_preview_shows_pairs_and_figures(corpora, bert, capsys):
     assert {len(lines) for lines in found["preview"].values()} == {9}
 
 
-def test_the_papers_recipe_is_shown(capsys):
-    given = ["pretrain", "--recipe", "two-tower-pretraining", "--show-config"]
-    assert run(given, commands()) == 0
-    shown = capsys.readouterr().out
-    assert "batch_size: 8192" in shown
-    assert "max_steps: 100000" in shown
-    assert "projection: 512" in shown
+def shown(capsys, *arguments):
+    assert run(["pretrain", *arguments, "--show-config", "--json"], commands()) == 0
+    found = capsys.readouterr()
+    return json.loads(found.out)["config"]
+
+
+@pytest.mark.parametrize(
+    ("name", "published"),
+    [
+        (
+            "two-tower-pretraining",
+            {"batch_size": 8192, "max_steps": 100_000, "projection": 512, "learning_rate": 1e-4},
+        ),
+        (
+            "poly-encoder-pretraining",
+            {"learning_rate": 2e-4, "beta2": 0.98, "schedule": "inverse_sqrt", "projection": None},
+        ),
+    ],
+)
+def test_the_papers_recipes_are_shown(name, published, capsys):
+    settings = shown(capsys, "--recipe", name)
+    assert {setting: settings[setting] for setting in published} == published
+    own = PRETRAINING[name].settings()
+    assert {setting: settings[setting] for setting in own if setting != "arch"} == {
+        setting: value for setting, value in own.items() if setting != "arch"
+    }
+
+
+def test_a_projection_is_made_where_a_task_trains_it(capsys):
+    def projection(tasks, *more):
+        return shown(capsys, "--tasks", tasks, *more)["projection"]
+
+    assert projection("mlm,ict") == 512
+    assert projection("mlm,next_sentence,next_utterance") is None
+    assert projection("mlm,next_utterance", "--unrelated-utterances", "0") == 512
+    assert projection("mlm", "--projection", "64") == 64
+    assert "projection" not in shown(capsys, "--base", "some/encoder")
 
 
 def test_bad_input_is_one_message(corpora, capsys):

@@ -1,7 +1,10 @@
+from typing import get_args
+
 import pytest
 import torch
 from torch import nn
 
+from polyrank.config import field_types
 from polyrank.training.config import TrainingConfig, without_effect
 from polyrank.training.optimisers import PlateauSchedule, build_schedule, warmup_steps
 
@@ -54,10 +57,18 @@ def test_warm_up_is_a_share_or_a_number_of_steps(warmup, steps):
     assert warmup_steps(TrainingConfig(warmup=warmup), 33) == steps
 
 
-@pytest.mark.parametrize("name", ["linear", "cosine", "constant_with_warmup", "plateau"])
+@pytest.mark.parametrize("name", get_args(field_types(TrainingConfig)["schedule"]))
 def test_every_schedule_can_be_built(name):
     optimiser = torch.optim.SGD([nn.Parameter(torch.zeros(1))], lr=1.0)
     build_schedule(optimiser, TrainingConfig(schedule=name), 10)
+
+
+def test_the_inverse_square_root_follows_the_warm_up():
+    optimiser = torch.optim.SGD([nn.Parameter(torch.zeros(1))], lr=0.4)
+    config = TrainingConfig(schedule="inverse_sqrt", warmup=4.0)
+    found = rates(optimiser, build_schedule(optimiser, config, 40), 37)
+    assert found[:5] == pytest.approx([0.0, 0.1, 0.2, 0.3, 0.4])
+    assert [found[16], found[36]] == pytest.approx([0.2, 0.4 / 3])
 
 
 def test_settings_without_effect_are_named():

@@ -18,6 +18,8 @@ from polyrank.errors import UsageError
 from polyrank.models.config import BiEncoderConfig
 from polyrank.models.encoder_config import NewEncoderConfig
 from polyrank.pretraining.tables import TablesSettings
+from polyrank.pretraining.tasks.next_sentence import NextSentenceSettings
+from polyrank.pretraining.tasks.next_utterance import NextUtteranceSettings
 from polyrank.tokens.masking_config import MaskingConfig
 from polyrank.training import processes
 from polyrank.training.config import TrainingConfig, without_effect
@@ -82,18 +84,36 @@ class PretrainOptions(ModelOptions):
     def presets(cls, values: Mapping[str, Any]) -> Mapping[str, Any]:
         """What suits pre-training: one pass, and for a new encoder a higher rate."""
         recipe = values.get("recipe")
+        papers = {} if recipe is None else find(recipe, PRETRAINING).settings("bi")
+        papers.pop("arch", None)
+        asked = {**papers, **values}
         usual: dict[str, Any] = {}
-        if values.get("max_steps") is None:
+        if asked.get("max_steps") is None:
             usual["epochs"] = 1.0
-        if values.get("base") is None:
-            usual |= NEW
-        if recipe is not None:
-            usual |= find(recipe, PRETRAINING).settings("bi")
-        return {name: value for name, value in usual.items() if name != "arch"}
+        if asked.get("base") is None:
+            usual |= NEW if trains_vectors(asked) else {**NEW, "projection": None}
+        return {**usual, **papers}
 
     def __post_init__(self) -> None:
         super().__post_init__()
         require(self.preview_pairs >= 1, "--preview-pairs", "at least 1", self.preview_pairs)
+
+
+def trains_vectors(asked: Mapping[str, Any]) -> bool:
+    """Whether a task of the settings, by name, scores vectors, which a projection can learn from.
+
+    Raises UsageError for tasks that there are not.
+    """
+    tasks = PretrainingConfig(tasks=asked.get("tasks", PretrainingConfig.tasks)).weights
+    joined = {"mlm"} | {
+        task
+        for task, settings, name in (
+            ("next_sentence", NextSentenceSettings, "unrelated_sentences"),
+            ("next_utterance", NextUtteranceSettings, "unrelated_utterances"),
+        )
+        if asked.get(name, getattr(settings, name))
+    }
+    return not joined.issuperset(tasks)
 
 
 def interrupted(options: PretrainOptions) -> str:

@@ -25,6 +25,9 @@ class TrainingConfig:
     """Stop after this many steps, whatever the epochs."""
     optimiser: Literal["adamw", "adamax"] = "adamw"
     """Adam with decoupled weight decay, or Adamax, which has no weight decay here."""
+    beta2: float = 0.999
+    """How much of its squared gradients, or of their maximum, the optimiser keeps from step to
+    step."""
     learning_rate: float = 5e-5
     """Peak learning rate of the encoders."""
     new_learning_rate: float = 1e-3
@@ -33,7 +36,9 @@ class TrainingConfig:
     """AdamW's weight decay, of the encoders' matrices."""
     warmup: float = 0.1
     """Steps of linear warm-up or, below 1, their share of all steps."""
-    schedule: Literal["linear", "cosine", "constant_with_warmup", "plateau"] = "linear"
+    schedule: Literal["linear", "cosine", "inverse_sqrt", "constant_with_warmup", "plateau"] = (
+        "linear"
+    )
     """The learning rate after the warm-up; `plateau` lowers it when the dev figure does not
     improve from one evaluation to the next."""
     plateau_factor: float = 0.4
@@ -68,6 +73,7 @@ class TrainingConfig:
         for name in (*positive, "rescale_last_layer"):
             require(getattr(self, name) > 0, name, "positive", getattr(self, name))
         require(self.weight_decay >= 0, "weight_decay", "0 or more", self.weight_decay)
+        require(0 <= self.beta2 < 1, "beta2", "from 0 to below 1", self.beta2)
         require(self.warmup >= 0, "warmup", "0 or more", self.warmup)
         factor = self.plateau_factor
         require(0 < factor < 1, "plateau_factor", "above 0 and below 1", factor)

@@ -22,9 +22,10 @@ def build_optimiser(
 ) -> torch.optim.Optimizer:
     """The optimiser of all that is trained in `module`, which holds `model` as `model`."""
     groups = parameter_groups(module, model, config)
+    betas = (0.9, config.beta2)
     if config.optimiser == "adamax":
-        return torch.optim.Adamax(groups)
-    return torch.optim.AdamW(groups, fused=model.device.type != "mps")
+        return torch.optim.Adamax(groups, betas=betas)
+    return torch.optim.AdamW(groups, betas=betas, fused=model.device.type != "mps")
 
 
 def parameter_groups(

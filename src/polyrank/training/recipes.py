@@ -8,7 +8,8 @@
 
 and of pre-training
 
-    two-tower-pretraining  Chang et al. (2020): ICT, BFS and WLP
+    two-tower-pretraining     Chang et al. (2020): ICT, BFS and WLP
+    poly-encoder-pretraining  Humeau et al. (2020): MLM and next utterance, on dialogues
 
 What was published goes by the names of our settings; what a paper leaves open is as its authors'
 code has it, and `docs/training.md` says which is which. Needs no torch.
@@ -215,6 +216,24 @@ PRETRAINING: dict[str, Recipe] = {
                     "temperature": 1.0,
                 },
             },
+        ),
+        Recipe(
+            name="poly-encoder-pretraining",
+            about="Humeau et al. (2020), the pre-training: MLM and next utterance in turn",
+            common={
+                "tasks": "mlm,next_utterance",
+                "batches": "single",
+                "unrelated_utterances": 0.5,
+                "batch_size": 512,
+                "optimiser": "adamw",
+                "beta2": 0.98,
+                "weight_decay": 0.0,
+                "learning_rate": 2e-4,
+                "new_learning_rate": 2e-4,
+                "schedule": "inverse_sqrt",
+                "dropout": 0.1,
+            },
+            by_architecture={"bi": {"shared_towers": True}},
         ),
     )
 }
