@@ -87,6 +87,21 @@ def test_separate_towers_from_a_shared_one(bert, tmp_path):
             assert_equal(weights_of(poly, f"{side}_{part}"), expected)
 
 
+def test_one_tower_becomes_two_of_the_same_model(bert, tmp_path):
+    shared = load_variant("poly-learnt", bert, shared_towers=True, projection=7)
+    shared.save_pretrained(tmp_path / "one")
+    two = PolyEncoder.from_pretrained(tmp_path / "one", shared_towers=False, **CPU)
+    for side in ("context", "candidate"):
+        for part in ("tower", "projection"):
+            expected = weights_of(shared, f"context_{part}")
+            assert_equal(weights_of(two, f"{side}_{part}"), expected)
+    assert torch.equal(two.codes, shared.codes)
+    assert torch.equal(two.encode_candidates(TEXTS), shared.encode_candidates(TEXTS))
+    two.save_pretrained(tmp_path / "two")
+    again = PolyEncoder.from_pretrained(tmp_path / "two", **CPU)
+    assert again.config.shared_towers is False
+
+
 def test_another_projection_is_made_anew(bi, tmp_path):
     poly = PolyEncoder.from_pretrained(tmp_path / "bi", projection=5, **CPU)
     assert_equal(weights_of(poly, "context_tower"), weights_of(bi, "context_tower"))

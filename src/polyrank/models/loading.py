@@ -76,17 +76,40 @@ def from_encoder(model_class: Any, source: str | Path, settings: dict[str, Any])
 def reopen(
     model_class: Any, folder: Path, description: Description, settings: dict[str, Any]
 ) -> Any:
-    """The saved model itself; settings that do not shape its weights may be changed."""
+    """The saved model itself; settings that do not shape its weights may be changed.
+
+    One encoder of both sides may become two, which begin alike.
+    """
+    shared = description.settings.get("shared_towers") is True
+    separate = shared and settings.get("shared_towers") is False
     for name, value in settings.items():
         saved = description.settings.get(name, value)
+        if name == "shared_towers" and separate:
+            continue
         if name in SHAPING and value != saved:
             raise UsageError(
                 f"The model in {folder} was made with {name} = {saved}, not {value}.",
                 f"Leave {name} out, or train a model with the value you want.",
             )
     model = empty_model(model_class, folder, description, settings)
-    fit_weights(model, read_weights(folder), folder)
+    weights = read_weights(folder)
+    if separate:
+        weights |= {
+            name: weights[origin]
+            for name in model.state_dict().keys() - weights.keys()
+            for origin in origins_of(name)
+            if origin in weights
+        }
+    fit_weights(model, weights, folder)
     return model
+
+
+def origins_of(name: str) -> list[str]:
+    """The weights of other models that those of this name may start from, the best first."""
+    part, _, rest = name.partition(".")
+    if part.endswith("_projection"):
+        return [name, f"context_projection.{rest}"]
+    return [name, f"context_tower.{rest}", f"tower.{rest}"] if part.endswith("tower") else [name]
 
 
 def derive(
@@ -102,15 +125,13 @@ def derive(
     weights = read_weights(folder)
     taken = model.state_dict()
     for name in list(taken):
-        part, _, rest = name.partition(".")
-        origins = [name, f"context_tower.{rest}", f"tower.{rest}"]
+        part = name.partition(".")[0]
         if part.endswith("_projection"):
-            origins = [name, f"context_projection.{rest}"]
             if model.config.projection != kept.get("projection"):
                 continue
         elif not part.endswith("tower"):
             continue
-        found = next((origin for origin in origins if origin in weights), None)
+        found = next((origin for origin in origins_of(name) if origin in weights), None)
         if found is None:
             del taken[name]  # is named as missing
         else:
