@@ -77,24 +77,26 @@ def test_both_towers_from_cross(bert, tmp_path):
     assert len({tensor.data_ptr() for tensor in tensors}) == len(tensors)
 
 
+def assert_both_sides(model, shared):
+    """Both sides of a model are the one of another."""
+    for side in ("context", "candidate"):
+        for part in ("tower", "projection"):
+            expected = weights_of(shared, f"context_{part}")
+            assert_equal(weights_of(model, f"{side}_{part}"), expected)
+
+
 def test_separate_towers_from_a_shared_one(bert, tmp_path):
     shared = load_variant("bi", bert, shared_towers=True, projection=7)
     shared.save_pretrained(tmp_path / "bi")
     poly = PolyEncoder.from_pretrained(tmp_path / "bi", shared_towers=False, **CPU)
-    for side in ("context", "candidate"):
-        for part in ("tower", "projection"):
-            expected = weights_of(shared, f"context_{part}")
-            assert_equal(weights_of(poly, f"{side}_{part}"), expected)
+    assert_both_sides(poly, shared)
 
 
 def test_one_tower_becomes_two_of_the_same_model(bert, tmp_path):
     shared = load_variant("poly-learnt", bert, shared_towers=True, projection=7)
     shared.save_pretrained(tmp_path / "one")
     two = PolyEncoder.from_pretrained(tmp_path / "one", shared_towers=False, **CPU)
-    for side in ("context", "candidate"):
-        for part in ("tower", "projection"):
-            expected = weights_of(shared, f"context_{part}")
-            assert_equal(weights_of(two, f"{side}_{part}"), expected)
+    assert_both_sides(two, shared)
     assert torch.equal(two.codes, shared.codes)
     assert torch.equal(two.encode_candidates(TEXTS), shared.encode_candidates(TEXTS))
     two.save_pretrained(tmp_path / "two")

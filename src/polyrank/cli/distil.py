@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from polyrank.cli import train as training
 from polyrank.cli.command import command
+from polyrank.cli.launched import checkpoint_kept, launched
 from polyrank.cli.mine import load_pool
 from polyrank.cli.models import load
 from polyrank.cli.options import any_of, flattened, option
@@ -102,10 +103,7 @@ class DistilOptions(TrainOptions):
 
 def interrupted(options: DistilOptions) -> str:
     """The words after Ctrl-C."""
-    return (
-        f"What stood at {options.output} before is unchanged; the teacher's scores and the last "
-        "checkpoint are kept: run the same command again to go on."
-    )
+    return checkpoint_kept(options.output, also="the teacher's scores")
 
 
 @command("distil", DistilOptions, interrupted=interrupted)
@@ -121,10 +119,7 @@ def distil(options: DistilOptions, output: Output) -> None:
     if options.show_config:
         show_config(options, options.arch, output)
         return
-    output = output if processes.is_first() else training.Silent(json=output.json)
-    device = processes.own_device(options.device)
-    processes.meet(device)
-    try:
+    with launched(options.device, output) as (device, output):
         with processes.together():
             require_free(options)
             pool = load_pool(
@@ -146,8 +141,6 @@ def distil(options: DistilOptions, output: Output) -> None:
             return
         labelled = processes.from_first(lambda: taught(options, pool, output))
         output.result(training.run(options, model, labelled, dev, output))
-    finally:
-        processes.part()
 
 
 def require_free(options: DistilOptions) -> None:

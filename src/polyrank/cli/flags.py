@@ -96,7 +96,7 @@ def walk(
                 path=path,
                 default=default,
                 help=words.get("help") or texts_below_fields(cls).get(field.name, ""),
-                flag=words.get("flag") or "--" + field.name.replace("_", "-"),
+                flag=words.get("flag") or flag_of(field.name),
                 short=words.get("short"),
                 positional=words.get("positional"),
                 metavar=words.get("metavar") or metavar_of(expected),
@@ -187,3 +187,8 @@ def metavar_of(expected: Any) -> str:
         kinds = [metavar_of(kind) for kind in get_args(expected) if kind is not type(None)]
         return "|".join(dict.fromkeys("|".join(kinds).split("|")))
     return METAVARS.get(expected, "VALUE")
+
+
+def flag_of(name: str) -> str:
+    """The flag of a setting, where it has no other."""
+    return "--" + name.replace("_", "-")

@@ -8,11 +8,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from polyrank.cli.command import command
+from polyrank.cli.flags import flag_of
+from polyrank.cli.launched import (
+    checkpoint_kept,
+    command_line,
+    launched,
+    place,
+    warn_of_idle_training,
+)
 from polyrank.cli.models import ModelOptions, set_batch_tokens
 from polyrank.cli.options import any_of, flattened, option
 from polyrank.cli.output import Output
 from polyrank.cli.show_config import show_config
-from polyrank.cli.train import Silent, command_line, flag_of, place
 from polyrank.config import require
 from polyrank.errors import UsageError
 from polyrank.models.config import BiEncoderConfig
@@ -22,7 +29,7 @@ from polyrank.pretraining.tasks.next_sentence import NextSentenceSettings
 from polyrank.pretraining.tasks.next_utterance import NextUtteranceSettings
 from polyrank.tokens.masking_config import MaskingConfig
 from polyrank.training import processes
-from polyrank.training.config import TrainingConfig, without_effect
+from polyrank.training.config import TrainingConfig
 from polyrank.training.model_card import Provenance
 from polyrank.training.pretraining.config import PretrainingConfig, TaskSettings
 from polyrank.training.recipes import PRETRAINING, find
@@ -118,10 +125,7 @@ def trains_vectors(asked: Mapping[str, Any]) -> bool:
 
 def interrupted(options: PretrainOptions) -> str:
     """The words after Ctrl-C."""
-    return (
-        f"What stood at {options.output} before is unchanged, and the last checkpoint is kept: "
-        "run the same command again to go on."
-    )
+    return checkpoint_kept(options.output)
 
 
 @command("pretrain", PretrainOptions, interrupted=interrupted)
@@ -140,10 +144,7 @@ def pretrain(options: PretrainOptions, output: Output) -> None:
             "polyrank pretrain: --output is required and missing.",
             "Give it, or --preview to look at the pairs.",
         )
-    output = output if processes.is_first() else Silent(json=output.json)
-    device = processes.own_device(options.device)
-    processes.meet(device)
-    try:
+    with launched(options.device, output) as (device, output):
         drawing = processes.from_first(lambda: open_corpora(options))
         with processes.together():
             if options.preview:
@@ -151,8 +152,6 @@ def pretrain(options: PretrainOptions, output: Output) -> None:
                 return
             model = load_base(options, drawing, device, output)
         run(options, drawing, model, output)
-    finally:
-        processes.part()
 
 
 def target_of(options: PretrainOptions) -> Path:
@@ -269,8 +268,7 @@ def run(options: PretrainOptions, drawing: Drawing, model: Any, output: Output) 
     batch = options.training.batch_size
     mixture = drawing.mixture(batch)
     steps = count_steps(len(mixture), options.training)
-    for setting in without_effect(options.training):
-        output.warn(f"{flag_of(setting)} has no effect beside the other settings.")
+    warn_of_idle_training(options.training, output)
     pairs = drawing.pairs(steps * batch, batch, options.masking)
     parameters = sum(one.numel() for one in model.parameters()) / 1e6
     output.say(

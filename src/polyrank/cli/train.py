@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -11,6 +9,14 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from polyrank.cli.command import command
 from polyrank.cli.data import DataOptions
+from polyrank.cli.flags import flag_of
+from polyrank.cli.launched import (
+    checkpoint_kept,
+    command_line,
+    launched,
+    place,
+    warn_of_idle_training,
+)
 from polyrank.cli.models import ModelOptions, set_batch_tokens
 from polyrank.cli.options import any_of, flattened, option
 from polyrank.cli.output import Output
@@ -23,7 +29,7 @@ from polyrank.models.config import (
     PolyEncoderConfig,
 )
 from polyrank.training import processes
-from polyrank.training.config import TrainingConfig, without_effect
+from polyrank.training.config import TrainingConfig
 from polyrank.training.model_card import Provenance
 from polyrank.training.objective_config import ObjectiveConfig
 from polyrank.training.recipes import RECIPES, find
@@ -93,29 +99,12 @@ class TrainOptions(DataOptions, ModelOptions):
         super().__post_init__()
         for name in ("limit", "dev_limit"):
             value = getattr(self, name)
-            flag = "--" + name.replace("_", "-")
-            require(value is None or value >= 1, flag, "at least 1", value)
-
-
-class Silent(Output):
-    """The output of a process that another one speaks for."""
-
-    def say(self, text: str = "") -> None:
-        """Say nothing."""
-
-    def warn(self, text: str) -> None:
-        """Warn of nothing."""
-
-    def result(self, result: Mapping[str, Any]) -> None:
-        """Give nothing."""
+            require(value is None or value >= 1, flag_of(name), "at least 1", value)
 
 
 def interrupted(options: TrainOptions) -> str:
     """The words after Ctrl-C."""
-    return (
-        f"What stood at {options.output} before is unchanged, and the last checkpoint is kept: "
-        "run the same command again to go on."
-    )
+    return checkpoint_kept(options.output)
 
 
 @command("train", TrainOptions, interrupted=interrupted)
@@ -128,10 +117,7 @@ def train(options: TrainOptions, output: Output) -> None:
     if options.show_config:
         show_config(options, None if options.arch == "all" else options.arch, output)
         return
-    output = output if processes.is_first() else Silent(json=output.json)
-    device = processes.own_device(options.device)
-    processes.meet(device)
-    try:
+    with launched(options.device, output) as (device, output):
         with processes.together():
             examples, dev = load_data(options, output)
         if options.arch == "all":
@@ -144,8 +130,6 @@ def train(options: TrainOptions, output: Output) -> None:
             output.result({"output": options.output, "models": made})
         else:
             output.result(train_one(options, device, examples, dev, output))
-    finally:
-        processes.part()
 
 
 def each_alone(options: TrainOptions) -> list[TrainOptions]:
@@ -262,22 +246,6 @@ def run(
     return summary(options, vars(result))
 
 
-def place(model: Any) -> str:
-    """Where is trained, in words; of several GPUs, how to use the others."""
-    import torch
-
-    number = processes.count()
-    if number > 1:
-        return f"{number} processes on {model.device.type}"
-    if model.device.type == "cuda" and torch.cuda.device_count() > 1:
-        others = torch.cuda.device_count()
-        return (
-            f"one of {others} GPUs (torchrun --nproc-per-node {others} -m polyrank train … takes "
-            "all)"
-        )
-    return str(model.device.type)
-
-
 def load_data(options: TrainOptions, output: Output) -> tuple[Records, Records]:
     """The training records and the dev records, examples with candidates or labelled pairs."""
     from polyrank.cli import data
@@ -346,16 +314,4 @@ def warn_of_idle(options: TrainOptions, examples: Records, model: Any, output: O
         output.warn(f"{flag_of(setting)} has no effect on the objective {name}.")
     if options.dev is None and options.training.metric is not None:
         output.warn("--metric has no effect without --dev.")
-    for setting in without_effect(options.training):
-        output.warn(f"{flag_of(setting)} has no effect beside the other settings.")
-
-
-def flag_of(name: str) -> str:
-    """The flag of a setting."""
-    return "--" + name.replace("_", "-")
-
-
-def command_line() -> str:
-    """What was typed, as one would type it again."""
-    launched = f"torchrun --nproc-per-node {processes.count()} -m " if processes.count() > 1 else ""
-    return shlex.join([*f"{launched}polyrank".split(), *sys.argv[1:]])
+    warn_of_idle_training(options.training, output)
