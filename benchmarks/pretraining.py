@@ -13,7 +13,11 @@ with 1 %, 5 % and 80 % of the questions (of the 809 training claims) and the sam
 R@1/5/10/50/100, BM25 beside. A fifth of the questions of squad is tested on, never trained on.
 
 python -m benchmarks.pretraining DATA --work FOLDER --output FILE [--steps 600 --batch 64
-    --base nothing|minilm --tasks none,mlm,ict,bfs,wlp,all --shares 1,5,80 --tuning-steps 60]
+    --base nothing|minilm --tasks none,mlm,ict,bfs,wlp,all --shares 1,5,80 --tuning-steps 60
+    --reduction mean|first]
+
+--reduction first has the pairs judged and the fine-tuning done with the first output, as the paper
+has it; the encoders are pre-trained with the mean.
 
 FOLDER keeps corpus and encoders. FILE holds every result as it comes.
 """
@@ -118,9 +122,13 @@ def encoder_of(options: argparse.Namespace, name: str) -> Path:
     return folder
 
 
-def load(folder: Path) -> BiEncoder:
-    """The encoder as a bi-encoder with two towers of one weight."""
-    return BiEncoder.from_pretrained(folder, device="cpu", **LENGTHS)
+def load(options: argparse.Namespace, name: str) -> BiEncoder:
+    """The encoder of a row of the table as a bi-encoder with one tower for both sides."""
+    settings: dict[str, Any] = {**LENGTHS, "reduction": options.reduction}
+    folder = encoder_of(options, name)
+    if name == "none" and options.base == "minilm":
+        settings["shared_towers"] = True
+    return BiEncoder.from_pretrained(folder, device="cpu", **settings)
 
 
 def recalls(ranks: torch.Tensor) -> dict[str, float]:
@@ -218,7 +226,7 @@ def tuned(
 ) -> dict[str, float]:
     """Fine-tune an encoder and search with it; with a share of 0, search with it as it is."""
     set_seed(seed)
-    model = load(encoder_of(options, name))
+    model = load(options, name)
     if share:
         tune(options, model, search, share, seed)
     return on_search(model, search)
@@ -231,9 +239,11 @@ def report(options: argparse.Namespace, store: ResultsStore) -> None:
     base = {"base": options.base, "steps": options.steps, "batch": options.batch}
     if options.base == "nothing":
         base |= {"layers": options.layers, "width": options.width}
+    if options.reduction != "mean":
+        base["reduction"] = options.reduction
     rows = []
     for name in ("bm25", *options.tasks):
-        model = None if name == "bm25" else load(encoder_of(options, name))
+        model = None if name == "bm25" else load(options, name)
         for task, own in pairs.items():
             key = {"on": task, "pairs": len(own), "tasks": name}
             key |= {} if name == "bm25" else base
@@ -276,6 +286,7 @@ def main() -> None:
     parser.add_argument("--layers", type=int, default=4)
     parser.add_argument("--width", type=int, default=256)
     parser.add_argument("--vocabulary", type=int, default=16000)
+    parser.add_argument("--reduction", choices=("mean", "first"), default="mean")
     parser.add_argument("--pairs", type=int, default=1000)
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
