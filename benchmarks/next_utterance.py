@@ -6,7 +6,8 @@ ubuntu_irc from it, and from all-MiniLM-L6-v2 itself. So that the difference is 
 steps, a third row trains on the pairs for as many steps more.
 
 python -m benchmarks.next_utterance DATA --work FOLDER --output FILE [--steps 160
-    --tuning-steps 160 --batch 64 --models bi,poly,cross --seeds 0 --tasks next_utterance,mlm]
+    --tuning-steps 160 --batch 64 --models bi,poly,cross --seeds 0 --tasks next_utterance,mlm
+    --starts none,next,longer]
 
 FOLDER keeps corpus and encoder. FILE holds every result as it comes.
 """
@@ -38,7 +39,7 @@ MODELS: dict[str, dict[str, Any]] = {
     "poly": {"num_codes": 64},
     "cross": {"head": "interaction"},
 }
-STARTS = ("none", "next utterance", "none, longer")
+STARTS = {"none": "none", "next": "next utterance", "longer": "none, longer"}
 
 
 def pretrained(options: argparse.Namespace) -> Path:
@@ -91,6 +92,7 @@ def main() -> None:
     parser.add_argument("--tuning-steps", type=int, default=160)
     parser.add_argument("--batch", type=int, default=64)
     parser.add_argument("--models", type=lambda text: text.split(","), default=list(MODELS))
+    parser.add_argument("--starts", type=lambda text: text.split(","), default=list(STARTS))
     parser.add_argument("--seeds", type=lambda text: list(map(int, text.split(","))), default=[0])
     parser.add_argument("--dev-limit", type=int)
     parser.add_argument("--shared-towers", action="store_true", help="one tower in bi and poly")
@@ -101,7 +103,7 @@ def main() -> None:
     store = ResultsStore(options.output)
     rows = []
     for name in options.models:
-        for start in STARTS:
+        for start in map(STARTS.__getitem__, options.starts):
             found = []
             for seed in options.seeds:
                 key = {
