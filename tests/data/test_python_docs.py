@@ -17,11 +17,12 @@ from polyrank.data.python_docs.examples import (
     python_doc_examples,
     split_of,
 )
+from polyrank.data.python_docs.links import Linker
 from polyrank.data.python_docs.markup import is_code_paragraph, parse_text, simplify
 from polyrank.data.python_docs.modules import read_modules
 from polyrank.data.python_docs.passages import groups_of
 from polyrank.data.python_docs.questions import ask_summary
-from polyrank.data.python_docs.topics import read_topics
+from polyrank.data.python_docs.topics import HelpTables, read_topics
 from polyrank.errors import DataError
 from polyrank.records import Document, Example
 
@@ -182,6 +183,14 @@ def test_links_lie_on_their_words_and_lead_to_documents(documents: list[Document
                 end = link.end
                 count += 1
     assert count > 500
+
+
+@pytest.mark.parametrize(
+    "text", ["Please see module json.", "Use module json.", 'The "json" module is for it.']
+)
+def test_a_module_is_linked_wherever_the_word_stands(text: str, documents: list[Document]) -> None:
+    (link,) = Linker(documents, HelpTables()).links(text, "csv")
+    assert (text[link.start : link.end], link.target) == ("json", "json")
 
 
 def test_passages_can_be_read_alone(documents: list[Document]) -> None:

@@ -16,7 +16,11 @@ from polyrank.records import Document, Link, Paragraph, Section
 
 NOT_TITLES = frozenset({"See also", "Command Line", "Basic Usage", "Public API"})
 DOTTED = re.compile(r"\b[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+\b")
-MODULE = re.compile(r"\b[Mm]odule \"?([a-z_]\w*)\b|\b([a-z_]\w*)\"? module\b")
+MODULES = (
+    re.compile(r"\b[Mm]odule \"?([a-z_]\w*)\b"),
+    re.compile(r"\b([a-z_]\w*)\"? module\b"),
+)
+"""Apart, since "see module json" has both forms, and only one of them names a module."""
 STATEMENT = re.compile(r"[\"“]([a-z]+)[\"”] (?:statement|clause|keyword|expression|loop)s?")
 
 
@@ -84,10 +88,10 @@ class Linker:
         for match in DOTTED.finditer(text):
             if target := self.dotted(match[0]):
                 yield Link(match.start(), match.end(), target)
-        for match in MODULE.finditer(text):
-            group = 1 if match[1] else 2
-            if match[group] in self.ids:
-                yield Link(match.start(group), match.end(group), match[group])
+        for pattern in MODULES:
+            for match in pattern.finditer(text):
+                if match[1] in self.ids:
+                    yield Link(match.start(1), match.end(1), match[1])
 
     def related(self, document: Document) -> Section | None:
         """The help system's cross-references of a topic, as a section of their titles."""
