@@ -1,6 +1,8 @@
 # setup, demo, test, check, bench: everything runs in .venv, made here.
 PYTHON ?= python3
 VENV ?= .venv
+# Processes of the tests, each with one thread; 0 is this one with all threads.
+JOBS ?= 2
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
@@ -16,7 +18,7 @@ demo: $(READY)
 	$(BIN)/polyrank demo $(ARGS)
 
 test: $(READY)
-	$(BIN)/python -m pytest $(ARGS)
+	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile $(ARGS)
 
 check: $(READY)
 	$(BIN)/ruff check .

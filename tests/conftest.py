@@ -3,6 +3,8 @@
 import os
 import shutil
 
+if "PYTEST_XDIST_WORKER" in os.environ:  # processes side by side take a core each
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ["HF_HUB_OFFLINE"] = "1"  # read when huggingface_hub is imported: before all else
 
 import pytest
