@@ -3,8 +3,8 @@
 After Chang et al. (2020), tables 3 to 5, in small: an encoder is pre-trained on the articles of
 wikispeedia by no task, MLM, ICT, BFS, WLP, and ICT + BFS + WLP, for the same number of steps, from
 nothing (a BERT of `--layers` and `--width`, a vocabulary of the same articles) or from
-all-MiniLM-L6-v2. A tenth of the articles is held out. The row `target` has ICT on the abstracts that
-scifact searches, without its claims. Then
+all-MiniLM-L6-v2. A tenth of the articles is held out. The row `target` has ICT on the abstracts
+that scifact searches, without its claims. Then
 
   pairs       recall of the document of held-out ICT, BFS and WLP pairs among those of all `--pairs`
   squad       squad_sentences: the answer's sentence among 6,795, a share of the questions to train
