@@ -91,6 +91,18 @@ def test_the_loss_and_its_gradients_are_those_written_out(bert):
     assert gradients["follows_head.out.weight"].abs().max() > 1e-5
 
 
+def test_predictions_begin_with_how_often_tokens_occur(bert):
+    setup, _, _ = pretraining_of(bert)
+    counts = torch.ones(len(setup.module.embeddings), dtype=torch.float64)
+    for pair in map(pair_of, range(24)):
+        for ids in setup.module.model.texts.encode_turns([pair.first, document(pair)]):
+            for token in ids:
+                counts[token] += 1
+    begun = setup.module.masked_head.bias.detach().exp()
+    torch.testing.assert_close(begun, counts / counts.sum(), rtol=1e-5, atol=0)
+    assert counts.max() > 10
+
+
 @pytest.mark.parametrize(
     "tasks", ["ict", "mlm", "next_sentence", "ict,mlm", "ict,bfs,wlp,mlm,next_sentence"]
 )

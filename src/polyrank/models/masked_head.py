@@ -12,13 +12,19 @@ from torch.nn import functional
 
 
 class MaskedHead(nn.Module):
-    """BERT's prediction of masked tokens: dense, GELU, norm, and the word embeddings themselves."""
+    """BERT's prediction of masked tokens: dense, GELU, norm, and the word embeddings themselves.
 
-    def __init__(self, width: int, embeddings: Tensor) -> None:
+    The biases begin as the logarithms of how often each token occurs, `counts` (V). Begun at zero,
+    they would be a long way from there, and the outputs would have to bring it about themselves:
+    by a part that all of them share, which is no help in telling texts apart.
+    """
+
+    def __init__(self, width: int, embeddings: Tensor, counts: Tensor) -> None:
         super().__init__()
+        shares = (counts + 1.0) / (counts + 1.0).sum()
         self.dense = nn.Linear(width, embeddings.shape[1])
         self.norm = nn.LayerNorm(embeddings.shape[1])
-        self.bias = nn.Parameter(embeddings.new_zeros(len(embeddings)))
+        self.bias = nn.Parameter(shares.log().to(embeddings.dtype))
         nn.init.normal_(self.dense.weight, std=0.02)
         nn.init.zeros_(self.dense.bias)
 

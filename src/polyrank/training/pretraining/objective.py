@@ -36,12 +36,17 @@ class Pretraining(TwoTowerObjective):
 
     parts = ("contexts", "candidates", "joined")
 
-    def __init__(self, model: TwoTower, settings: ObjectiveConfig, *, seed: int) -> None:
+    def __init__(
+        self, model: TwoTower, settings: ObjectiveConfig, *, tokens: Tensor, seed: int
+    ) -> None:
+        """`tokens` are ids as often as texts of the run have them, of any number."""
         super().__init__(model, settings)
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
             width = model.context_tower.width
-            self.masked_head = MaskedHead(width, self.embeddings.detach()).to(model.device)
+            counts = torch.bincount(tokens, minlength=len(self.embeddings))
+            head = MaskedHead(width, self.embeddings.detach(), counts)
+            self.masked_head = head.to(model.device)
             self.follows_head = FollowsHead(width).to(model.device)
 
     @property

@@ -2,19 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
 from polyrank.errors import UsageError
 from polyrank.models.base import Model
 from polyrank.models.bi_encoder import BiEncoder
+from polyrank.pretraining.pairs import Pair
 from polyrank.tokens.masking import Masking
 from polyrank.training.collators.numbered import NumberedExamples
 from polyrank.training.config import TrainingConfig
 from polyrank.training.figures import Measure
 from polyrank.training.objective_config import ObjectiveConfig
 from polyrank.training.objectives import Setup
-from polyrank.training.pretraining.collator import PretrainingCollator
+from polyrank.training.pretraining.collator import PretrainingCollator, document
 from polyrank.training.pretraining.held_out import measure_of_corpus
 from polyrank.training.pretraining.objective import Pretraining
 from polyrank.training.pretraining.records import CorpusPairs
+
+COUNTED = 2000
+"""Pairs whose tokens are counted, for the prediction of masked ones to begin with."""
 
 
 def build_pretraining(
@@ -40,8 +49,17 @@ def build_pretraining(
     masking = Masking(model.texts.tokenizer, records.masking) if masks else None
     budget = training.train_batch_tokens
     collator = PretrainingCollator(model, config, masking, budget, training.seed)
-    module = Pretraining(model, objective, seed=training.seed)
+    tokens = some_tokens(model, records if masks else [])
+    module = Pretraining(model, objective, tokens=tokens, seed=training.seed)
     measure, metric = measure_of_corpus(module, collator, records)
     dataset = NumberedExamples(records)
     setup = Setup(objective="in_batch_softmax", module=module, collator=collator, dataset=dataset)
     return setup, measure, metric
+
+
+def some_tokens(model: BiEncoder, records: Sequence[Pair]) -> Tensor:
+    """The token ids of the first `COUNTED` pairs of a run, one after the other."""
+    pairs = records[: min(COUNTED, len(records))]
+    texts = [text for pair in pairs for text in (pair.first, document(pair))]
+    rows = model.texts.encode_turns(texts)
+    return torch.tensor([token for row in rows for token in row], dtype=torch.int64)
