@@ -263,7 +263,7 @@ def report(options: argparse.Namespace, store: ResultsStore) -> None:
             for name in options.tasks:
                 if name == "target" and search.name != "scifact":
                     continue
-                key = {"on": search.name, "share": share, "tasks": name, **base}
+                key = {"on": search.name, "share": f"{share:g}", "tasks": name, **base}
                 key |= {"tuning": options.tuning_steps if share else 0, "seed": options.seed}
                 compute = partial(tuned, options, name, search, share, options.seed)
                 found = store.get(key, compute)

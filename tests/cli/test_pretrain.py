@@ -199,6 +199,9 @@ def test_bad_input_is_one_message(corpora, capsys):
     given = ["pretrain", "--corpus", str(corpora / "bare"), "--tasks", "wlp", "--preview"]
     assert run(given, commands()) == 2
     assert "The task wlp needs" in capsys.readouterr().err
-    given = ["pretrain", "--corpus", str(corpora / "talk"), "--tasks", "ict", "--preview"]
-    assert run(given, commands()) == 2
-    assert "The task ict needs a corpus of articles, got conversations" in capsys.readouterr().err
+    given = ["pretrain", "--corpus", str(corpora / "talk"), "--tasks", "ict"]
+    for more in (["--preview"], ["--output", str(corpora / "none")]):
+        assert run([*given, *more], commands()) == 2
+        found = capsys.readouterr()
+        assert "The task ict needs a corpus of articles, got conversations" in found.err
+        assert "vocabulary" not in found.out, "nothing was made before"

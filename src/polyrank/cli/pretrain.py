@@ -161,17 +161,20 @@ def target_of(options: PretrainOptions) -> Path:
 
 
 def open_corpora(options: PretrainOptions) -> Drawing:
-    """The tables of the corpora, built where they are not there yet."""
+    """The tables of the corpora, built where they are not there yet, with all that tasks need."""
     from polyrank.pretraining.corpus.store import Corpus
     from polyrank.training.pretraining.drawing import Drawing
 
-    return Drawing(
+    drawing = Drawing(
         [Corpus.open(path) for path in options.corpus],
         options.pretraining,
         tables=options.tables,
         tasks=options.tasks_settings,
         seed=options.training.seed,
     )
+    for task in drawing.tasks():
+        task.require()
+    return drawing
 
 
 def look(options: PretrainOptions, drawing: Drawing, output: Output) -> None:
@@ -180,8 +183,6 @@ def look(options: PretrainOptions, drawing: Drawing, output: Output) -> None:
     from polyrank.tokens.tokenizer import TextTokenizer
 
     tasks = drawing.tasks()
-    for task in tasks:
-        task.require()
     texts = TextTokenizer(tokenizer_of(options, drawing, output))
     rows = [
         statistics(task, count_tokens=lambda text: len(texts.encode([text])[0])) for task in tasks

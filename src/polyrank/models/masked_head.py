@@ -14,9 +14,8 @@ from torch.nn import functional
 class MaskedHead(nn.Module):
     """BERT's prediction of masked tokens: dense, GELU, norm, and the word embeddings themselves.
 
-    The biases begin as the logarithms of how often each token occurs, `counts` (V). Begun at zero,
-    they would be a long way from there, and the outputs would have to bring it about themselves:
-    by a part that all of them share, which is no help in telling texts apart.
+    The biases begin as the logarithms of how often each token occurs, `counts` (V): begun at zero,
+    the first hundreds of steps go into nothing else (docs/log.md).
     """
 
     def __init__(self, width: int, embeddings: Tensor, counts: Tensor) -> None:
