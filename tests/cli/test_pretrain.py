@@ -144,6 +144,16 @@ def test_preview_shows_pairs_and_figures(corpora, bert, capsys):
     assert {len(lines) for lines in found["preview"].values()} == {9}
 
 
+def test_an_interrupted_preview_says_that_nothing_was_changed(corpora, bert, monkeypatch, capsys):
+    def stop(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("polyrank.pretraining.statistics.statistics", stop)
+    capsys.readouterr()
+    assert pretrain(corpora, "--preview", "--base", bert) == 130
+    assert "Nothing was changed." in capsys.readouterr().err
+
+
 def shown(capsys, *arguments):
     assert run(["pretrain", *arguments, "--show-config", "--json"], commands()) == 0
     found = capsys.readouterr()

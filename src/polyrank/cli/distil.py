@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from polyrank.cli import train as training
 from polyrank.cli.command import command
+from polyrank.cli.flags import flag_of
 from polyrank.cli.launched import checkpoint_kept, launched
 from polyrank.cli.mine import load_pool
 from polyrank.cli.models import load
@@ -103,7 +104,9 @@ class DistilOptions(TrainOptions):
 
 def interrupted(options: DistilOptions) -> str:
     """The words after Ctrl-C."""
-    return checkpoint_kept(options.output, also="the teacher's scores")
+    return checkpoint_kept(
+        options.output, "; the teacher's scores and the last checkpoint are kept"
+    )
 
 
 @command("distil", DistilOptions, interrupted=interrupted)
@@ -160,7 +163,7 @@ def settled(
         standard = vars(BM25Config())
         unused += [name for name, value in vars(options.bm25).items() if value != standard[name]]
     for name in unused:
-        output.warn(f"--{name} has no effect with --pairs {','.join(options.pairs)}.")
+        output.warn(f"{flag_of(name)} has no effect with --pairs {','.join(options.pairs)}.")
     objective = options.objective.objective
     if options.in_batch:
         if isinstance(pool, list) or objective not in ("auto", "in_batch_softmax"):

@@ -43,13 +43,9 @@ def launched(device: str, output: Output) -> Iterator[tuple[str, Output]]:
         processes.part()
 
 
-def checkpoint_kept(output: Path | None, *, also: str = "") -> str:
-    """The words after Ctrl-C; `also` is kept beside the last checkpoint."""
-    kept = f"{also} and the last checkpoint are kept" if also else "and the last checkpoint is kept"
-    return (
-        f"What stood at {output} before is unchanged{';' if also else ','} {kept}: "
-        "run the same command again to go on."
-    )
+def checkpoint_kept(output: Path, kept: str = ", and the last checkpoint is kept") -> str:
+    """The words after Ctrl-C."""
+    return f"What stood at {output} before is unchanged{kept}: run the same command again to go on."
 
 
 def warn_of_idle_training(config: TrainingConfig, output: Output) -> None:
@@ -77,5 +73,5 @@ def place(model: Any) -> str:
 def command_line() -> str:
     """What was typed, as one would type it again."""
     number = processes.count()
-    starter = f"torchrun --nproc-per-node {number} -m " if number > 1 else ""
-    return shlex.join([*f"{starter}polyrank".split(), *sys.argv[1:]])
+    starter = ["torchrun", "--nproc-per-node", str(number), "-m"] if number > 1 else []
+    return shlex.join([*starter, "polyrank", *sys.argv[1:]])

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from polyrank.cli.command import command
+from polyrank.cli.command import NOTHING_KEPT, command
 from polyrank.cli.flags import flag_of
 from polyrank.cli.launched import (
     checkpoint_kept,
@@ -125,6 +125,8 @@ def trains_vectors(asked: Mapping[str, Any]) -> bool:
 
 def interrupted(options: PretrainOptions) -> str:
     """The words after Ctrl-C."""
+    if options.preview or options.output is None:
+        return NOTHING_KEPT
     return checkpoint_kept(options.output)
 
 

@@ -59,7 +59,6 @@ def build_pretraining(
 
 def some_tokens(model: BiEncoder, records: Sequence[Pair]) -> Tensor:
     """The token ids of the first `COUNTED` pairs of a run, one after the other."""
-    pairs = records[: min(COUNTED, len(records))]
-    texts = [text for pair in pairs for text in (pair.first, document(pair))]
+    texts = [text for pair in records[:COUNTED] for text in (pair.first, document(pair))]
     rows = model.texts.encode_turns(texts)
     return torch.tensor([token for row in rows for token in row], dtype=torch.int64)
