@@ -20,7 +20,7 @@ def test_scores_are_those_of_transformers_inputs(family, encoder_folder):
     lengths = {"max_context_length": 16, "max_candidate_length": 44}
     model = load_variant("cross", encoder_folder(family), **lengths)
     for score, (context, candidate) in zip(model.score_pairs(PAIRS), PAIRS, strict=True):
-        inputs = model.texts.tokenizer([context], [candidate], return_tensors="pt")
+        inputs = model.tokenizer.pretrained([context], [candidate], return_tensors="pt")
         with torch.no_grad():
             outputs = model.tower.encoder(**inputs).last_hidden_state
             expected = model.head.out.weight[0] @ outputs[0, 0] + model.head.out.bias[0]
@@ -62,14 +62,14 @@ def test_encoders_without_segments_get_none(encoder_folder):
 def test_the_context_loses_its_beginning_and_the_candidate_its_end(bert):
     model = load_variant("cross", bert, max_context_length=6, max_candidate_length=5)
     [ids], [segments] = model.encode_pairs([LONG], [LONG])
-    [bare] = model.texts.encode([LONG])
+    [bare] = model.tokenizer.encode([LONG])
     assert ids == [2, *bare[-6:], 3, *bare[:5], 3]
     assert segments == [0] * 8 + [1] * 6
 
 
 def test_turns_are_joined(model):
     [ids], _ = model.encode_pairs([["hello", "yes"]], ["no"])
-    [hello], [yes], [no] = (model.texts.encode([text]) for text in ("hello", "yes", "no"))
+    [hello], [yes], [no] = (model.tokenizer.encode([text]) for text in ("hello", "yes", "no"))
     assert ids == [2, *hello, 3, *yes, 3, *no, 3]
 
 

@@ -9,7 +9,7 @@ from torch.nn import functional
 from polyrank.errors import UsageError
 from polyrank.models.cross_encoder import CrossEncoder
 from polyrank.models.interaction import InteractionHead, Sides, apart
-from polyrank.models.sides import read_side_by_side
+from polyrank.models.two_encoders import read_side_by_side
 from polyrank.tokens.batching import batches, mask_of
 from tiny_encoders import TEXTS, load_variant
 
@@ -19,7 +19,7 @@ CLOSED = -1e4
 
 def alone(tower, model, sequences):
     """The outputs of each sequence read by itself."""
-    return [tower(batches([ids], model.texts.pad_id)[0])[0] for ids in sequences]
+    return [tower(batches([ids], model.tokenizer.pad_id)[0])[0] for ids in sequences]
 
 
 def joint(model, batch):
@@ -46,10 +46,10 @@ def by_hand(head, left, right):
 def test_with_the_gate_closed_texts_are_read_apart(family, encoder_folder):
     model = load_variant("cross-interaction", encoder_folder(family))
     model.head.gate.data.fill_(CLOSED)
-    contexts = model.texts.contexts(CONTEXTS, 20)
-    candidates = model.texts.candidates(TEXTS[: len(CONTEXTS)], 20)
+    contexts = model.tokenizer.contexts(CONTEXTS, 20)
+    candidates = model.tokenizer.candidates(TEXTS[: len(CONTEXTS)], 20)
     ids, sides = model.encode_pairs(CONTEXTS, TEXTS[: len(CONTEXTS)])
-    (batch,) = batches(ids, model.texts.pad_id, segments=sides)
+    (batch,) = batches(ids, model.tokenizer.pad_id, segments=sides)
     with torch.no_grad():
         outputs = joint(model, batch)
         read = alone(model.tower, model, contexts), alone(model.candidate_tower, model, candidates)
@@ -66,10 +66,10 @@ def test_with_the_gate_open_each_text_changes_the_other(family, encoder_folder):
     model = load_variant("cross-interaction", encoder_folder(family))
     model.head.gate.data.zero_()
     ids, sides = model.encode_pairs(["hello", "hello"], ["no sound", "old kernel"])
-    (batch,) = batches(ids, model.texts.pad_id, segments=sides)
+    (batch,) = batches(ids, model.tokenizer.pad_id, segments=sides)
     with torch.no_grad():
         outputs = joint(model, batch)
-    length = len(model.texts.contexts(["hello"], 20)[0])
+    length = len(model.tokenizer.contexts(["hello"], 20)[0])
     assert (outputs[0, :length] - outputs[1, :length]).abs().max() > 1e-3
 
 
@@ -118,7 +118,7 @@ def test_each_side_is_read_by_its_own_tower_and_both_attend_to_each_other(bert):
     for tower in towers:
         tower.encoder.set_attn_implementation("eager")
     ids, marks = model.encode_pairs(["how do i read a file", "yes"], ["no sound", "old kernel"])
-    (batch,) = batches(ids, model.texts.pad_id, segments=marks)
+    (batch,) = batches(ids, model.tokenizer.pad_id, segments=marks)
     outputs = joint(model, batch)
     for row, number in enumerate(batch["rows"].tolist()):
         pair = torch.tensor(ids[number])
@@ -202,7 +202,7 @@ def test_every_context_with_every_candidate_as_pair_by_pair():
     padded = [torch.nn.utils.rnn.pad_sequence(side, batch_first=True) for side in (lefts, rights)]
     for tensor in padded:
         tensor.requires_grad_()
-    scores = head.every(*padded)
+    scores = head.score_all(*padded)
     expected = torch.stack(
         [
             by_hand(head, left[: len(one)], right[: len(other)])
@@ -224,9 +224,9 @@ def test_more_cosines_than_are_kept_give_the_same_gradients(monkeypatch):
     torch.manual_seed(2)
     head = InteractionHead(6, -2.0)
     texts = torch.randn(40, 5, 6, requires_grad=True)
-    kept = torch.autograd.grad(head.every(texts, texts[:7]).pow(2).sum(), texts)
+    kept = torch.autograd.grad(head.score_all(texts, texts[:7]).pow(2).sum(), texts)
     monkeypatch.setattr("polyrank.models.interaction.KEPT_COSINES", 1)
-    again = torch.autograd.grad(head.every(texts, texts[:7]).pow(2).sum(), texts)
+    again = torch.autograd.grad(head.score_all(texts, texts[:7]).pow(2).sum(), texts)
     torch.testing.assert_close(kept, again)
 
 
@@ -234,14 +234,14 @@ def test_read_apart_it_scores_as_through_a_closed_gate(bert):
     model = load_variant("cross-interaction", bert)
     model.head.gate.data.fill_(CLOSED)
     config = model.config
-    contexts = model.texts.contexts(CONTEXTS, config.max_context_length)
-    candidates = model.texts.candidates(TEXTS, config.max_candidate_length)
+    contexts = model.tokenizer.contexts(CONTEXTS, config.max_context_length)
+    candidates = model.tokenizer.candidates(TEXTS, config.max_candidate_length)
     padded = [
         torch.nn.utils.rnn.pad_sequence(alone(tower, model, side), batch_first=True)
         for tower, side in ((model.tower, contexts), (model.candidate_tower, candidates))
     ]
     with torch.no_grad():
-        expected = model.head.every(*padded)
+        expected = model.head.score_all(*padded)
     pairs = [(context, text) for context in CONTEXTS for text in TEXTS]
     scores = model.score_pairs(pairs).view(len(CONTEXTS), len(TEXTS))
     torch.testing.assert_close(scores, expected, atol=1e-4, rtol=1e-4)
@@ -250,7 +250,7 @@ def test_read_apart_it_scores_as_through_a_closed_gate(bert):
 def test_the_gate_is_trained_where_pairs_are_read(bert):
     model = load_variant("cross-interaction", bert).train()
     ids, sides = model.encode_pairs(CONTEXTS, TEXTS[: len(CONTEXTS)])
-    model(batches(ids, model.texts.pad_id, segments=sides)).pow(2).sum().backward()
+    model(batches(ids, model.tokenizer.pad_id, segments=sides)).pow(2).sum().backward()
     assert model.head.gate.grad.abs() > 1e-6
 
 
@@ -259,7 +259,7 @@ def test_a_pair_may_be_as_long_as_both_texts(bert):
     assert model.config.max_context_length == model.config.max_candidate_length == 64
     ids, sides = model.encode_pairs(["word " * 200], ["other " * 200])
     assert len(ids[0]) == 128
-    (batch,) = batches(ids, model.texts.pad_id, segments=sides)
+    (batch,) = batches(ids, model.tokenizer.pad_id, segments=sides)
     assert apart(batch, model.head.gate)[0].max() == 63
     assert mask_of(batch).all()
     assert model.score_pairs([("word " * 200, "other " * 200)]).isfinite().all()

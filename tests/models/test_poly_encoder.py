@@ -38,7 +38,7 @@ def test_one_vector_has_the_bi_encoders_gradient(attention, bert):
     for variant in ("bi", "poly-first"):
         settings = {} if variant == "bi" else {"num_codes": 1, "attention": attention}
         model = load_variant(variant, bert, reduction="first", shared_towers=True, **settings)
-        steps = batches(model.texts.contexts(TEXTS, 64), 0)
+        steps = batches(model.tokenizer.contexts(TEXTS, 64), 0)
         loss = model.score(*model(steps, steps)).logsumexp(dim=1).sum()
         parameters = dict(model.named_parameters())
         found = torch.autograd.grad(loss, parameters.values(), allow_unused=True)
@@ -59,7 +59,7 @@ def test_learnt_codes_by_hand(attention, recency, share, bert):
     scale = 1 / np.sqrt(32) if attention == "sqrt" else 1.0
     codes = model.codes.detach().numpy()
     encoded = model.encode_contexts(TEXTS)
-    for row, sequence in enumerate(model.texts.contexts(TEXTS, 64)):
+    for row, sequence in enumerate(model.tokenizer.contexts(TEXTS, 64)):
         with torch.no_grad():
             outputs = model.context_tower({"input_ids": torch.tensor([sequence])})[0].numpy()
         after = np.arange(len(sequence))[::-1]
@@ -82,7 +82,7 @@ def test_short_contexts_score_by_the_vectors_they_have(variant, bert):
         assert len(there) < len(vectors) or len(there) == model.num_vectors
         alone = poly_scores(there[None], candidates, model.attention)
         torch.testing.assert_close(model.score(vectors[None], candidates), alone)
-    tokens = [len(ids) for ids in model.texts.contexts(TEXTS, 64)]
+    tokens = [len(ids) for ids in model.tokenizer.contexts(TEXTS, 64)]
     most = 10 if variant == "poly-last-and-first" else 9
     assert counts == [min(count, most) for count in tokens]
     assert min(counts) == 2

@@ -27,7 +27,7 @@ def test_the_bi_encoder_by_hand(bert):
         ("candidates", model.encode_candidates, model.candidate_tower),
     ):
         encoded = encode(TEXTS)
-        for row, sequence in enumerate(getattr(model.texts, side)(TEXTS, 64)):
+        for row, sequence in enumerate(getattr(model.tokenizer, side)(TEXTS, 64)):
             mean = outputs_of(tower, sequence).mean(axis=0)
             expected = mean / np.linalg.norm(mean) / (0.5 if side == "contexts" else 1.0)
             vector = encoded[row, 0] if side == "contexts" else encoded[row]
@@ -43,7 +43,7 @@ def test_every_reduction_on_both_sides(bert, reduction):
         "mean_first": lambda tokens: tokens[:3].mean(axis=0),
         "max": lambda tokens: tokens.max(axis=0),
     }[reduction]
-    sequences = model.texts.candidates(TEXTS, 64)
+    sequences = model.tokenizer.candidates(TEXTS, 64)
     expected = np.stack([pick(outputs_of(model.candidate_tower, ids)) for ids in sequences])
     np.testing.assert_allclose(model.encode_candidates(TEXTS).numpy(), expected, atol=1e-4)
     expected = np.stack([pick(outputs_of(model.context_tower, ids)) for ids in sequences])
@@ -126,8 +126,8 @@ def test_a_shared_tower_serves_both_sides(variant, bert):
 
 def test_both_towers_get_gradients(bert):
     model = load_variant("poly-learnt", bert, projection=6)
-    contexts = batches(model.texts.contexts(TEXTS, 64), 0, budget=50)
-    candidates = batches(model.texts.candidates(TEXTS, 64), 0, budget=50)
+    contexts = batches(model.tokenizer.contexts(TEXTS, 64), 0, budget=50)
+    candidates = batches(model.tokenizer.candidates(TEXTS, 64), 0, budget=50)
     model.score(*model(contexts, candidates)).logsumexp(dim=1).sum().backward()
     without = [name for name, p in model.named_parameters() if p.grad is None or not p.grad.any()]
     # A key's bias adds the same to every logit of a softmax; the pooling layer is left out.
@@ -137,8 +137,8 @@ def test_both_towers_get_gradients(bert):
 @BOTH
 def test_training_and_inference_give_the_same_vectors(variant, bert):
     model = load_variant(variant, bert, max_candidate_length=9)
-    contexts = batches(model.texts.contexts(TEXTS, 64), 0, budget=40)
-    candidates = batches(model.texts.candidates(TEXTS, 9), 0, budget=40)
+    contexts = batches(model.tokenizer.contexts(TEXTS, 64), 0, budget=40)
+    candidates = batches(model.tokenizer.candidates(TEXTS, 9), 0, budget=40)
     assert len(contexts) > 1
     context_vectors, candidate_vectors = model(contexts, candidates)
     assert context_vectors.requires_grad

@@ -51,7 +51,7 @@ class HashModel:
     def score(self, contexts, candidates):
         return poly_scores(contexts, candidates)
 
-    def save_pretrained(self, path):
+    def save_copy(self, path):
         Path(path).mkdir(parents=True, exist_ok=True)
         settings = [self.num_vectors, self.dimension, self.salt]
         (Path(path) / "polyrank.json").write_text(json.dumps(settings))

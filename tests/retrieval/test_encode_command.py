@@ -19,7 +19,7 @@ def loading(monkeypatch):
 
 @pytest.fixture
 def given(tmp_path):
-    HashModel().save_pretrained(tmp_path / "model")
+    HashModel().save_copy(tmp_path / "model")
     source = write(tmp_path / "candidates.jsonl")
     arguments = ["--candidates", source, "--output", tmp_path / "parts"]
     return ["encode", tmp_path / "model", *arguments]
@@ -122,7 +122,7 @@ def test_options_of_index_that_do_not_fit(given, tmp_path, polyrank, arguments, 
 def test_another_model_is_refused(given, tmp_path, polyrank):
     assert polyrank(*given, "--num-shards", 2)[0] == 0
     before = contents(tmp_path / "parts")
-    HashModel(salt="other").save_pretrained(tmp_path / "model")
+    HashModel(salt="other").save_copy(tmp_path / "model")
     code, found = polyrank(*given, "--num-shards", 2)
     assert (code, found["error"]["type"]) == (2, "UsageError")
     assert "part-00000 was encoded by the model" in found["error"]["message"]

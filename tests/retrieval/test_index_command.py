@@ -26,7 +26,7 @@ def polyrank(capsys):
 
 @pytest.fixture
 def index(tmp_path, polyrank):
-    HashModel().save_pretrained(tmp_path / "model")
+    HashModel().save_copy(tmp_path / "model")
     file = tmp_path / "candidates.jsonl"
     lines = [{"id": f"id{i}", "text": f"text {i}", "metadata": {"year": i}} for i in range(9)]
     file.write_text("\n".join(map(json.dumps, lines)))

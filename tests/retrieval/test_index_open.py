@@ -81,7 +81,7 @@ def test_a_moved_index_brings_its_model(index, tmp_path):
 
 @pytest.mark.usefixtures("loading")
 def test_an_index_without_a_copy_names_its_model(tmp_path):
-    HashModel().save_pretrained(tmp_path / "my model")
+    HashModel().save_copy(tmp_path / "my model")
     model = HashModel.load(tmp_path / "my model")
     index = Index.build(model, ["x"], tmp_path / "a" / "index", copy_model=False)
     assert not (index.path / "model").exists()
@@ -94,7 +94,7 @@ def test_an_index_without_a_copy_names_its_model(tmp_path):
     with pytest.raises(IndexFolderError, match=r"misses its model .*my model.*--model"):
         Index.open(index.path)
 
-    HashModel(salt="trained further").save_pretrained(tmp_path / "my model")
+    HashModel(salt="trained further").save_copy(tmp_path / "my model")
     with pytest.raises(IndexFolderError, match=r"was made by the model .*--model"):
         Index.open(index.path)
 

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from polyrank.scoring.bounds import factorise, gap, lambert_w, numerical_rank, upper_bounds
-from polyrank.scoring.poly import combine, poly_scores, temperature
+from polyrank.scoring.poly import attention_scale, combine, poly_scores
 
 FINITE = st.floats(-40, 40)
 
@@ -28,7 +28,7 @@ def test_a_score_lies_between_its_bounds(logits, attention):
     values = torch.tensor(logits, dtype=torch.float64)
     dimension = 16
     mask = torch.ones(1, len(logits), dtype=torch.bool)
-    scale = temperature(attention, dimension)
+    scale = attention_scale(attention, dimension)
     score = float(combine(values[None, :, None], mask, scale))
     largest = max(logits)
     assert score <= largest + 1e-9
@@ -39,7 +39,7 @@ def test_a_score_lies_between_its_bounds(logits, attention):
 def test_the_lower_bound_is_reached(attention):
     """One logit x above m - 1 equal ones, at the x where the derivative vanishes."""
     num_vectors, dimension = 64, 9
-    scale = temperature(attention, dimension)
+    scale = attention_scale(attention, dimension)
     lead = (1 + lambert_w((num_vectors - 1) / math.e)) / scale
     logits = torch.zeros(1, num_vectors, 1, dtype=torch.float64)
     logits[0, 0] = lead

@@ -96,7 +96,7 @@ def test_contexts_of_different_numbers_of_turns_stay_apart(bert_texts):
 
 def test_a_repeated_text_is_tokenised_once(bert_texts, monkeypatch):
     seen = []
-    backend = bert_texts.tokenizer.backend_tokenizer
+    backend = bert_texts.pretrained.backend_tokenizer
 
     class Counting:
         def encode_batch_fast(self, unique, **options):
@@ -104,7 +104,7 @@ def test_a_repeated_text_is_tokenised_once(bert_texts, monkeypatch):
             return backend.encode_batch_fast(unique, **options)
 
     monkeypatch.setattr(
-        type(bert_texts.tokenizer), "backend_tokenizer", property(lambda _: Counting())
+        type(bert_texts.pretrained), "backend_tokenizer", property(lambda _: Counting())
     )
     ids = bert_texts.encode(["yes", "no", "yes", "yes"])
     assert seen == ["yes", "no"]
@@ -155,10 +155,10 @@ def test_a_tokeniser_in_python_does_what_the_fast_one_does(bert_texts):
         is_fast = False
 
         def __getattr__(self, name):
-            return getattr(bert_texts.tokenizer, name)
+            return getattr(bert_texts.pretrained, name)
 
         def __call__(self, *texts, **options):
-            return bert_texts.tokenizer(*texts, **options)
+            return bert_texts.pretrained(*texts, **options)
 
     slow = TextTokenizer(Slow())
     assert slow.candidates([*TEXTS, "yes"], 12) == bert_texts.candidates([*TEXTS, "yes"], 12)

@@ -61,9 +61,9 @@ def test_each_text_of_a_step_is_encoded_once(bi):
     columns = ["yes", "thanks", "yes", LONG, "no", "no sound", "yes"]
     unique = ["yes", "thanks", LONG, "no", "no sound"]
     assert step["identities"].tolist() == [unique.index(text) for text in columns]
-    assert rows_of(step["candidates"]) == bi.texts.candidates(unique, 10)
+    assert rows_of(step["candidates"]) == bi.tokenizer.candidates(unique, 10)
     contexts = [example.context for example in WITH_NEGATIVES]
-    assert rows_of(step["contexts"]) == bi.texts.contexts(contexts, 20)
+    assert rows_of(step["contexts"]) == bi.tokenizer.contexts(contexts, 20)
 
 
 def test_a_step_keeps_to_the_token_budget(bi):

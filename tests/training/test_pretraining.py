@@ -32,9 +32,9 @@ def vectors_of(model, texts):
 def softmax_by_hand(model, pairs):
     """The sum of the cross-entropies of the pairs of the in-batch softmax."""
     config = model.config
-    left = vectors_of(model, model.texts.contexts([pair.first for pair in pairs], 20))
+    left = vectors_of(model, model.tokenizer.contexts([pair.first for pair in pairs], 20))
     seconds = [document(pair) for pair in pairs]
-    right = vectors_of(model, model.texts.candidates(seconds, config.max_candidate_length))
+    right = vectors_of(model, model.tokenizer.candidates(seconds, config.max_candidate_length))
     total = 0.0
     for i, pair in enumerate(pairs):
         terms = {}
@@ -95,7 +95,7 @@ def test_predictions_begin_with_how_often_tokens_occur(bert):
     setup, _, _ = pretraining_of(bert)
     counts = torch.ones(len(setup.module.embeddings), dtype=torch.float64)
     for pair in map(pair_of, range(24)):
-        for ids in setup.module.model.texts.encode_turns([pair.first, document(pair)]):
+        for ids in setup.module.model.tokenizer.encode_turns([pair.first, document(pair)]):
             for token in ids:
                 counts[token] += 1
     begun = setup.module.masked_head.bias.detach().exp()
@@ -192,7 +192,7 @@ def test_a_run_learns_every_task_and_is_a_base_for_all(bert, tmp_path):
     assert any("held out" in line for line in said)
     for architecture in (BiEncoder, CrossEncoder):
         base = architecture.from_pretrained(tmp_path / "out", device="cpu")
-        assert base.texts.tokenizer.mask_token == "[MASK]"
+        assert base.tokenizer.pretrained.mask_token == "[MASK]"
     assert BiEncoder.from_pretrained(tmp_path / "out").config.projection == 8
     card = (tmp_path / "out" / "README.md").read_text()
     assert "pairs drawn from it" in card
@@ -240,6 +240,6 @@ def test_bad_settings_are_refused(bert):
     model = load_variant("bi", bert, shared_towers=True)
     with pytest.raises(UsageError, match="neither schedule = plateau nor a metric"):
         build(model, training=TrainingConfig(metric="mrr"))
-    model.texts.tokenizer.mask_token = None
+    model.tokenizer.pretrained.mask_token = None
     with pytest.raises(ModelError, match="has no mask token"):
         build(model, training=TrainingConfig())

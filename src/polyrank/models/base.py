@@ -43,7 +43,7 @@ class Model(nn.Module):
 
     def __init__(self, tokenizer: TextTokenizer) -> None:
         super().__init__()
-        self.texts = tokenizer
+        self.tokenizer = tokenizer
         self.path: Path | None = None
         self.token_budget: int = 4096
         self.compute_dtype = torch.float32
@@ -116,22 +116,25 @@ class Model(nn.Module):
         groups = plan([len(sequence) for sequence in sequences], self.token_budget)
         with bar(description, total=len(sequences)) as advance:
             for rows in groups:
-                batch = collate(sequences, rows, self.texts.pad_id, segments)
+                batch = collate(sequences, rows, self.tokenizer.pad_id, segments)
                 moved = {name: tensor.to(self.device) for name, tensor in batch.items()}
                 yield moved["rows"], moved
                 advance(len(rows))
 
     def save_pretrained(self, path: str | Path, *, extra: Mapping[str, str] | None = None) -> None:
-        """Write the model folder, replacing at once what stood there.
+        """Write the model folder, replacing at once what stood there; it is now the model's own.
 
         `extra` are texts to keep in it, by file name. Raises StorageError.
         """
-        path = Path(path)
+        self.save_copy(path, extra=extra)
+        self.path = Path(path).absolute()
+
+    def save_copy(self, path: str | Path, *, extra: Mapping[str, str] | None = None) -> None:
+        """Write the model folder as `save_pretrained` does, but leave `path` as it is."""
         tower = cast("Backbone", self.get_submodule(self.tower_names[0]))
         description = Description(self.config.architecture, to_mapping(self.config))
-        weights, tokenizer = self.state_dict(), self.texts.tokenizer
-        write_folder(path, description, weights, tower.encoder, tokenizer, extra or {})
-        self.path = path.absolute()
+        weights, tokenizer = self.state_dict(), self.tokenizer.pretrained
+        write_folder(Path(path), description, weights, tower.encoder, tokenizer, extra or {})
 
     @classmethod
     def from_pretrained(

@@ -19,7 +19,7 @@ from polyrank.models.config import CrossEncoderConfig
 from polyrank.models.heads import DenseHead, PoolerHead, ScoreHead
 from polyrank.models.interaction import InteractionHead, sides_of
 from polyrank.models.pooling import reduce
-from polyrank.models.sides import read_side_by_side
+from polyrank.models.two_encoders import read_side_by_side
 from polyrank.records import Context, Hit
 from polyrank.tokens.batching import Batch, in_order, mask_of
 from polyrank.tokens.tokenizer import TextTokenizer, newest
@@ -43,7 +43,7 @@ class CrossEncoder(Model):
         self.tower = backbone
         self.candidate_tower = None if config.shared_towers else copy.deepcopy(backbone)
         self.head: nn.Module
-        if self.compares:
+        if self.reads_texts_apart:
             backbone.require_sides()
             self.head = InteractionHead(backbone.width, config.gate)
         elif config.task == "rank":
@@ -54,7 +54,7 @@ class CrossEncoder(Model):
             self.head = DenseHead(backbone.width, outputs, config.head_dropout)
 
     @property
-    def compares(self) -> bool:
+    def reads_texts_apart(self) -> bool:
         """Whether it compares token by token, texts laid out apart (`models.interaction`)."""
         return self.config.head == "interaction"
 
@@ -65,20 +65,20 @@ class CrossEncoder(Model):
         last.
         """
         config = self.config
-        if self.compares:
-            first = self.texts.contexts(contexts, config.max_context_length)
-            second = self.texts.candidates(candidates, config.max_candidate_length)
+        if self.reads_texts_apart:
+            first = self.tokenizer.contexts(contexts, config.max_context_length)
+            second = self.tokenizer.candidates(candidates, config.max_candidate_length)
             both = list(zip(first, second, strict=True))
             return [a + b for a, b in both], [[0] * len(a) + [1] * len(b) for a, b in both]
-        left = self.texts.encode_turns(contexts)
-        right = self.texts.encode(candidates)
+        left = self.tokenizer.encode_turns(contexts)
+        right = self.tokenizer.encode(candidates)
         pairs = [
-            self.texts.join(
+            self.tokenizer.join(
                 newest(context, config.max_context_length), candidate[: config.max_candidate_length]
             )
             for context, candidate in zip(left, right, strict=True)
         ]
-        ids = [pair[0] or [self.texts.pad_id] for pair in pairs]
+        ids = [pair[0] or [self.tokenizer.pad_id] for pair in pairs]
         return ids, [pair[1] or [0] for pair in pairs] if self.tower.has_segments else None
 
     def read(

@@ -92,7 +92,7 @@ class InteractionHead(nn.Module):
         logits = outputs @ self.importance[side]
         return logits.masked_fill(~mask, -torch.inf).softmax(dim=-1)
 
-    def every(self, contexts: Tensor, candidates: Tensor) -> Tensor:
+    def score_all(self, contexts: Tensor, candidates: Tensor) -> Tensor:
         """Every context against every candidate, read apart: (B, T, h), (N, U, h) → (B, N).
 
         Tokens that are not there are zeros.

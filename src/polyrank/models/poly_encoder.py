@@ -14,7 +14,7 @@ from polyrank.models.backbone import Backbone
 from polyrank.models.config import PolyEncoderConfig
 from polyrank.models.pooling import attend, select
 from polyrank.models.two_tower import TwoTower
-from polyrank.scoring.poly import temperature
+from polyrank.scoring.poly import attention_scale
 from polyrank.tokens.tokenizer import TextTokenizer
 
 
@@ -45,7 +45,7 @@ class PolyEncoder(TwoTower):
         The codes' first logits over the outputs then have the standard deviation `code_scale`.
         """
         if self.codes is not None:
-            scale = temperature(self.attention, self.codes.shape[-1])
+            scale = attention_scale(self.attention, self.codes.shape[-1])
             nn.init.normal_(self.codes, std=self.config.code_scale / (output_norm * scale))
 
     @torch.no_grad()
@@ -67,5 +67,5 @@ class PolyEncoder(TwoTower):
         """Attention of the codes, or the chosen outputs: (B, T, h) → (B, m, h)."""
         if self.codes is None:
             return select(outputs, mask, self.config.context_vectors, self.config.num_codes)
-        scale = temperature(self.attention, outputs.shape[-1])
+        scale = attention_scale(self.attention, outputs.shape[-1])
         return attend(self.codes, outputs, mask, scale, self.recency, self.config.code_mean)

@@ -106,7 +106,7 @@ class TwoTower(Model):
         vectors, the rest are zeros, which `score` leaves out.
         """
         refuse_bare_text(contexts, "contexts")
-        sequences = self.texts.contexts(contexts, self.config.max_context_length)
+        sequences = self.tokenizer.contexts(contexts, self.config.max_context_length)
         encoded = torch.zeros(len(sequences), self.num_vectors, self.dimension)
         described = "Encoding contexts" if progress else None
         tower = self.for_inference("context_tower")
@@ -119,7 +119,7 @@ class TwoTower(Model):
     def encode_candidates(self, texts: Sequence[str], *, progress: bool = False) -> Tensor:
         """The vector of each candidate: (N, d), float32, on the CPU."""
         refuse_bare_text(texts, "candidates")
-        sequences = self.texts.candidates(texts, self.config.max_candidate_length)
+        sequences = self.tokenizer.candidates(texts, self.config.max_candidate_length)
         encoded = torch.zeros(len(sequences), self.dimension)
         described = "Encoding candidates" if progress else None
         name = "context_tower" if self.candidate_tower is None else "candidate_tower"

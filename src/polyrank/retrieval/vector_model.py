@@ -45,8 +45,8 @@ class VectorModel(Protocol):
     def score(self, contexts: Tensor, candidates: Tensor) -> Tensor:
         """(B, m, d), (N, d) → (B, N)."""
 
-    def save_pretrained(self, path: Path) -> object:
-        """Write the model to a folder."""
+    def save_copy(self, path: Path) -> object:
+        """Write the model to a folder; its own `path` stays as it is."""
 
 
 def require_vectors(model: Any) -> None:

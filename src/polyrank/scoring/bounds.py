@@ -18,7 +18,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from polyrank.scoring.poly import Attention, temperature
+from polyrank.scoring.poly import Attention, attention_scale
 
 
 def gap(num_vectors: int, attention: Attention = "basic", dimension: int = 1) -> float:
@@ -26,7 +26,7 @@ def gap(num_vectors: int, attention: Attention = "basic", dimension: int = 1) ->
 
     1.38, 2.31 and 3.60 for m = 16, 64 and 360; 0 for m = 1.
     """
-    return lambert_w((num_vectors - 1) / math.e) / temperature(attention, dimension)
+    return lambert_w((num_vectors - 1) / math.e) / attention_scale(attention, dimension)
 
 
 def lambert_w(x: float) -> float:

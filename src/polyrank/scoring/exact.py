@@ -15,7 +15,7 @@ from torch.nn import functional
 
 from polyrank.products import Product, product
 from polyrank.scoring.bounds import factorise, numerical_rank
-from polyrank.scoring.poly import Attention, temperature
+from polyrank.scoring.poly import Attention, attention_scale
 
 CHUNK = 128
 """Rows of one product, the last filled up with zeros: a product with another number of rows may
@@ -30,7 +30,7 @@ class ExactScorer:
 
     def __init__(self, vectors: Tensor, attention: Attention) -> None:
         there = vectors[(vectors != 0).any(dim=1)].float()
-        self._scale = temperature(attention, vectors.shape[1])
+        self._scale = attention_scale(attention, vectors.shape[1])
         self._product = context_product(there if len(there) else vectors[:1].float(), CHUNK)
 
     def scores(self, candidates: Tensor) -> Tensor:

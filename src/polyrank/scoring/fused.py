@@ -17,7 +17,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from polyrank.scoring.poly import Attention, present, temperature
+from polyrank.scoring.poly import Attention, attention_scale, present
 
 TILE_CANDIDATES = 64
 TILE_VECTORS = 64
@@ -66,7 +66,7 @@ def fused_scores(contexts: Tensor, candidates: Tensor, attention: Attention = "b
         num_vectors,
         total,
         dimension,
-        temperature(attention, dimension),
+        attention_scale(attention, dimension),
         TILE_N=TILE_CANDIDATES,
         TILE_M=TILE_VECTORS,
         TILE_D=TILE_DIMENSIONS,

@@ -28,7 +28,7 @@ def poly_scores(contexts: Tensor, candidates: Tensor, attention: Attention = "ba
     the dtype of the inputs, differentiable.
     """
     logits = torch.einsum("bmd,nd->bmn", contexts, candidates)  # (B, m, N)
-    return combine(logits, present(contexts), temperature(attention, contexts.shape[-1]))
+    return combine(logits, present(contexts), attention_scale(attention, contexts.shape[-1]))
 
 
 def poly_scores_each(
@@ -36,7 +36,7 @@ def poly_scores_each(
 ) -> Tensor:
     """Scores of every context against its own candidates: (B, m, d), (B, C, d) → (B, C)."""
     logits = contexts @ candidates.transpose(1, 2)  # (B, m, C)
-    return combine(logits, present(contexts), temperature(attention, contexts.shape[-1]))
+    return combine(logits, present(contexts), attention_scale(attention, contexts.shape[-1]))
 
 
 def combine(logits: Tensor, mask: Tensor, scale: float) -> Tensor:
@@ -55,6 +55,6 @@ def present(contexts: Tensor) -> Tensor:
     return (contexts != 0).any(dim=-1)
 
 
-def temperature(attention: Attention, dimension: int) -> float:
+def attention_scale(attention: Attention, dimension: int) -> float:
     """What the logits are multiplied with inside the softmax."""
     return dimension**-0.5 if attention == "sqrt" else 1.0

@@ -31,7 +31,7 @@ class TextTokenizer:
     """
 
     def __init__(self, tokenizer: Any) -> None:
-        self.tokenizer = tokenizer
+        self.pretrained = tokenizer
         if tokenizer.is_fast:
             tokenizer.backend_tokenizer.no_truncation()
             tokenizer.backend_tokenizer.no_padding()
@@ -44,13 +44,13 @@ class TextTokenizer:
     def encode(self, texts: Sequence[str]) -> list[list[int]]:
         """Token ids of each text without special tokens; a repeated text is tokenised once."""
         unique = list(dict.fromkeys(texts))
-        if self.tokenizer.is_fast:
-            encodings = self.tokenizer.backend_tokenizer.encode_batch_fast(
+        if self.pretrained.is_fast:
+            encodings = self.pretrained.backend_tokenizer.encode_batch_fast(
                 unique, add_special_tokens=False
             )
             ids = [encoding.ids for encoding in encodings]
         elif unique:
-            ids = self.tokenizer(unique, add_special_tokens=False, verbose=False)["input_ids"]
+            ids = self.pretrained(unique, add_special_tokens=False, verbose=False)["input_ids"]
         else:
             ids = []
         if len(unique) == len(texts):
@@ -111,9 +111,9 @@ class TextTokenizer:
 
     def _probe(self) -> tuple[Template, Template]:
         """Find the special tokens by encoding a known text alone and as a pair."""
-        bare = list(self.tokenizer(PROBE, add_special_tokens=False)["input_ids"])
-        alone = list(self.tokenizer(PROBE)["input_ids"])
-        both = self.tokenizer(PROBE, PROBE)
+        bare = list(self.pretrained(PROBE, add_special_tokens=False)["input_ids"])
+        alone = list(self.pretrained(PROBE)["input_ids"])
+        both = self.pretrained(PROBE, PROBE)
         joined = list(both["input_ids"])
         kinds = list(both.get("token_type_ids", [0] * len(joined)))
         start = find(bare, alone, 0)
@@ -121,7 +121,7 @@ class TextTokenizer:
         second = find(bare, joined, first + len(bare))
         if not bare or min(start, first, second) < 0:
             raise ModelError(
-                f"The tokeniser {type(self.tokenizer).__name__} wraps texts in a way that cannot "
+                f"The tokeniser {type(self.pretrained).__name__} wraps texts in a way that cannot "
                 "be followed.",
                 "Use an encoder whose tokeniser only adds special tokens around its texts.",
             )

@@ -228,9 +228,7 @@ def add_model(model: VectorModel, folder: Path, record: ModelRecord) -> None:
 def copy_model(model: VectorModel, folder: Path, record: ModelRecord) -> None:
     """Save the model below a folder that will be renamed, unless its record names another place."""
     if record.absolute is None:
-        came_from = model.path
-        model.save_pretrained(folder / MODEL_FOLDER)
-        model.path = came_from
+        model.save_copy(folder / MODEL_FOLDER)
 
 
 def flush(folder: Path) -> None:

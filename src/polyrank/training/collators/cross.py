@@ -28,7 +28,7 @@ class CrossPairs:
     def pairs(self, contexts: Sequence[Context], candidates: Sequence[str]) -> list[Batch]:
         """Pairs cut by length."""
         ids, segments = self.model.encode_pairs(contexts, candidates)
-        pad_id = self.model.texts.pad_id
+        pad_id = self.model.tokenizer.pad_id
         return batches(ids, pad_id, segments=segments, budget=self.token_budget)
 
 

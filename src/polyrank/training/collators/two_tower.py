@@ -29,19 +29,19 @@ class TwoTowerTexts:
     """Texts to batches of token ids, as the model reads them apart."""
 
     def __init__(self, model: TwoTower | CrossEncoder, token_budget: int) -> None:
-        self.texts = model.texts
+        self.tokenizer = model.tokenizer
         self.config = model.config
         self.token_budget = token_budget
 
     def contexts(self, contexts: Sequence[Context]) -> list[Batch]:
         """Contexts cut by length."""
-        sequences = self.texts.contexts(contexts, self.config.max_context_length)
-        return batches(sequences, self.texts.pad_id, budget=self.token_budget)
+        sequences = self.tokenizer.contexts(contexts, self.config.max_context_length)
+        return batches(sequences, self.tokenizer.pad_id, budget=self.token_budget)
 
     def candidates(self, texts: Sequence[Context]) -> list[Batch]:
         """Candidates cut by length; a title and its text are joined by the separator."""
-        sequences = self.texts.candidates(texts, self.config.max_candidate_length)
-        return batches(sequences, self.texts.pad_id, budget=self.token_budget)
+        sequences = self.tokenizer.candidates(texts, self.config.max_candidate_length)
+        return batches(sequences, self.tokenizer.pad_id, budget=self.token_budget)
 
 
 class TwoTowerCollator:

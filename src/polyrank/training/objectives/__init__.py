@@ -146,7 +146,7 @@ def in_batch(
 
 def check_teacher(teacher: Model) -> None:
     """Raise UsageError for a cross-encoder that must read every pair of a step together."""
-    if isinstance(teacher, CrossEncoder) and not teacher.compares:
+    if isinstance(teacher, CrossEncoder) and not teacher.reads_texts_apart:
         raise UsageError(
             "A teacher of whole steps must read texts apart: a bi- or poly-encoder, or a "
             f"cross-encoder with head = interaction, not {teacher.config.head}.",

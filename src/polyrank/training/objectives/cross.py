@@ -61,10 +61,10 @@ class CrossInBatch(Objective):
         contexts, places = encoded["contexts"], step["identities"]
         head: Any = self.model.head
         if num_processes() == 1:  # a text that stands twice is compared once
-            scores: Tensor = head.every(contexts, encoded["candidates"])[:, places]
+            scores: Tensor = head.score_all(contexts, encoded["candidates"])[:, places]
         else:
             columns = everyones(encoded["candidates"][places], len(contexts))
-            scores = head.every(contexts, columns)
+            scores = head.score_all(contexts, columns)
         return scores
 
     def share(self, encoded: dict[str, Tensor], step: dict[str, Any]) -> Tensor:

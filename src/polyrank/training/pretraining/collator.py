@@ -83,7 +83,7 @@ class PretrainingCollator:
         """Pairs read as one text, some of their tokens masked."""
         assert self.masking is not None
         pairs: list[Pair] = [numbered.example for numbered in step]
-        texts = self.read.texts
+        texts = self.read.tokenizer
         room = self.config.max_joined_length - texts.pair_overhead
         firsts = texts.encode_turns([pair.first for pair in pairs])
         seconds = texts.encode_turns([document(pair) for pair in pairs])

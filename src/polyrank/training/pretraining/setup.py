@@ -46,7 +46,7 @@ def build_pretraining(
         )
     config = records.config
     masks = not {"mlm", "next_sentence", "next_utterance"}.isdisjoint(config.weights)
-    masking = Masking(model.texts.tokenizer, records.masking) if masks else None
+    masking = Masking(model.tokenizer.pretrained, records.masking) if masks else None
     budget = training.train_batch_tokens
     collator = PretrainingCollator(model, config, masking, budget, training.seed)
     tokens = some_tokens(model, records if masks else [])
@@ -60,5 +60,5 @@ def build_pretraining(
 def some_tokens(model: BiEncoder, records: Sequence[Pair]) -> Tensor:
     """The token ids of the first `COUNTED` pairs of a run, one after the other."""
     texts = [text for pair in records[:COUNTED] for text in (pair.first, document(pair))]
-    rows = model.texts.encode_turns(texts)
+    rows = model.tokenizer.encode_turns(texts)
     return torch.tensor([token for row in rows for token in row], dtype=torch.int64)
