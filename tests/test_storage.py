@@ -126,12 +126,12 @@ def test_a_lock_whose_file_was_replaced_meanwhile_is_taken_again(tmp_path, monke
 
 
 def test_only_its_own_kind_is_replaceable(tmp_path):
-    require_replaceable(tmp_path / "free", "mark", "model")
-    require_replaceable(tmp_path, "mark", "model")
+    require_replaceable(tmp_path / "free", "mark", "a model")
+    require_replaceable(tmp_path, "mark", "a model")
     (tmp_path / "thesis.tex").write_text("years of work")
-    with pytest.raises(UsageError, match="is no model that could be replaced"):
-        require_replaceable(tmp_path, "mark", "model")
+    with pytest.raises(UsageError, match="already exists and is not a model"):
+        require_replaceable(tmp_path, "mark", "a model")
     with pytest.raises(UsageError):
-        require_replaceable(tmp_path / "thesis.tex", "mark", "model")
+        require_replaceable(tmp_path / "thesis.tex", "mark", "a model")
     (tmp_path / "mark").write_text("")
-    require_replaceable(tmp_path, "mark", "model")
+    require_replaceable(tmp_path, "mark", "a model")

@@ -61,7 +61,7 @@ def require_replaceable(path: Path, marker: str, kind: str) -> None:
     if path.is_dir() and not any(path.iterdir()):
         return
     raise UsageError(
-        f"{path} exists and is no {kind} that could be replaced.",
+        f"{path} already exists and is not {kind}, so it is not replaced.",
         "Choose another output, or move it away.",
     )
 
@@ -167,6 +167,12 @@ def synchronise_folder(folder: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def synchronise_tree(folder: Path) -> None:
+    """Ask the system to put everything in a folder on the disk itself."""
+    for path in [folder, *folder.rglob("*")]:
+        (synchronise_folder if path.is_dir() else synchronise)(path)
 
 
 def write_text(path: Path, text: str) -> None:

@@ -147,7 +147,7 @@ def test_bad_usage(bert, data, saved, tmp_path, capsys):
         ({"arch": "cross"}, "--arch is 'cross'"),
         ({"objective": "in_batch_softmax"}, "learns nothing from a teacher's scores"),
         ({"pairs": "bm25", "from-rank": "9", "to-rank": "3"}, "to_rank must be at least"),
-        ({"output": data}, "is no model that could be replaced"),
+        ({"output": data}, "already exists and is not a model"),
     ]
     for changed, message in wrong:
         code, _, err = polyrank(capsys, *arguments_of(bert, saved, data, output, **changed))

@@ -209,7 +209,7 @@ def test_unfinished_work_of_another_source_is_refused(source, tmp_path, monkeypa
 def test_a_folder_that_is_no_corpus_is_never_replaced(source, tmp_path):
     (tmp_path / "photos").mkdir()
     (tmp_path / "photos" / "me.jpg").touch()
-    with pytest.raises(UsageError, match="no corpus"):
+    with pytest.raises(UsageError, match="not a corpus"):
         convert(source, tmp_path / "photos", restart=True)
 
 

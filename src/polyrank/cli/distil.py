@@ -151,7 +151,7 @@ def require_free(options: DistilOptions) -> None:
     from polyrank.models.folder import DESCRIPTION
     from polyrank.storage import require_replaceable
 
-    require_replaceable(options.output, DESCRIPTION, "model")
+    require_replaceable(options.output, DESCRIPTION, "a model")
 
 
 def settled(

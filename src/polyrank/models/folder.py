@@ -49,7 +49,7 @@ def write_folder(
 
     Raises StorageError, and UsageError where something else than a model is in the way.
     """
-    require_replaceable(path, DESCRIPTION, "model")
+    require_replaceable(path, DESCRIPTION, "a model")
     with replaced_folder(path) as fresh:
         encoder.config.save_pretrained(fresh / BACKBONE_FOLDER)
         tokenizer.save_pretrained(fresh / BACKBONE_FOLDER)

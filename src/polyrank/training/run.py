@@ -87,7 +87,7 @@ def train(
     processes.meet(model.device.type)
     with processes.losing_others(), ExitStack() as held:
         with processes.together():
-            require_replaceable(output, DESCRIPTION, "model")
+            require_replaceable(output, DESCRIPTION, "a model")
             check_batches(len(examples), config)
             set_seed(config.seed)
             setup, measure, metric = set_up(model, examples, dev, objective, config, teacher)

@@ -95,7 +95,7 @@ def is_made(output: Path, job: Job, *, restart: bool) -> bool:
 
     Raises UsageError if, without `restart`, it is another one; or if no corpus stands there.
     """
-    require_replaceable(output, MANIFEST, "corpus")
+    require_replaceable(output, MANIFEST, "a corpus")
     if restart or not (output / MANIFEST).is_file():
         return False
     found = read_manifest(output)

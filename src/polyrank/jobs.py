@@ -1,0 +1,364 @@
+"""Long jobs: what identifies one, where it works, what is done, and how it resumes.
+
+A job makes one file or folder, its output. It works in a hidden folder beside it:
+
+    .NAME.DOING/
+        .lock            held by the process that works here
+        job.json         everything that the result depends on; written first
+        journal.jsonl    one line per finished piece, each on the disk before the next begins
+        …                whatever the job keeps there
+
+The output appears only when it is complete. The same command, run again after an interruption,
+finds the folder and resumes; another command that would write to the same output is refused. Knows
+nothing of what the jobs make.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import glob
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from polyrank.errors import StorageError, UsageError
+from polyrank.storage import (
+    discard,
+    exclusive,
+    storage_errors,
+    swap_folders,
+    synchronise,
+    synchronise_folder,
+    synchronise_tree,
+    write_text,
+)
+
+LOCK = ".lock"
+DESCRIPTION = "job.json"
+JOURNAL = "journal.jsonl"
+LINES = "lines.jsonl"
+MOST_SHOWN = 4
+"""How many settings a message names when two jobs differ in more."""
+
+Note = dict[str, Any]
+"""What a journal says of one finished piece, as JSON."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Job:
+    """What is made, and everything that the result depends on."""
+
+    output: Path
+    """The file or folder that the job makes."""
+    doing: str
+    """What the job does, in one word: the hidden folder is `.NAME.DOING`."""
+    noun: str
+    """What messages call it: "run", "conversion", "build"."""
+    identity: Mapping[str, Any]
+    """As JSON: two jobs with the same identity make the same output."""
+    words: Mapping[str, str] = field(default_factory=dict)
+    """How messages say that a part of the identity differs: {"training": "other settings"}. A {}
+    in the words stands for the other job's value."""
+    described: Mapping[str, Any] = field(default_factory=dict)
+    """As JSON, by the names of the identity: what {} shows instead of the value. Not compared."""
+    restart_flag: str = "--restart"
+
+    @property
+    def work(self) -> Path:
+        """The hidden folder in which the job works."""
+        output = self.output.absolute()
+        return output.with_name(f".{output.name}.{self.doing}")
+
+    @property
+    def plain(self) -> dict[str, Any]:
+        """The identity as JSON gives it back."""
+        plain: dict[str, Any] = json.loads(json.dumps(dict(self.identity)))
+        return plain
+
+
+class Journal:
+    """What is done so far: one note per finished piece, in memory and in a file."""
+
+    def __init__(self, path: Path, is_whole: Callable[[Note], bool] = lambda _: True) -> None:
+        """Read the notes at `path`, if any.
+
+        Notes count up to the first that is torn or, by `is_whole`, speaks of something that is not
+        there any more; what follows is cut off. Raises StorageError.
+        """
+        self.path = path
+        self.notes: list[Note] = []
+        written = path.read_bytes() if path.is_file() else b""
+        kept = 0
+        for line in written.splitlines(keepends=True):
+            note = parsed(line)
+            if note is None or not is_whole(note):
+                break
+            self.notes.append(note)
+            kept += len(line)
+        if kept < len(written):
+            with storage_errors(path):
+                os.truncate(path, kept)
+
+    def __len__(self) -> int:
+        return len(self.notes)
+
+    def append(self, note: Mapping[str, Any]) -> None:
+        """Note that a piece is finished; it must be on the disk already. Raises StorageError."""
+        append_durably(self.path, json.dumps(dict(note)).encode() + b"\n")
+        self.notes.append(dict(note))
+
+    def total(self, name: str) -> int:
+        """The sum of a number over all notes."""
+        return sum(note.get(name, 0) for note in self.notes)
+
+
+class LineJournal(Journal):
+    """A journal of a job whose output is a file of lines; each piece is some of its lines."""
+
+    def __init__(self, folder: Path) -> None:
+        self.file = folder / LINES
+        size = self.file.stat().st_size if self.file.is_file() else 0
+        super().__init__(folder / JOURNAL, lambda note: note["end"] <= size)
+        end = self.notes[-1]["end"] if self.notes else 0
+        with storage_errors(self.file):
+            self.file.touch()
+            os.truncate(self.file, end)
+
+    def append_lines(self, lines: Iterable[str], note: Mapping[str, Any]) -> None:
+        """Write the lines of a piece, then the note that says that they are there.
+
+        Raises StorageError; the piece then counts as not written.
+        """
+        end = append_durably(self.file, "".join(f"{line}\n" for line in lines).encode())
+        self.append({**note, "end": end})
+
+    def lines(self) -> Iterator[str]:
+        """Yield what was written, line by line."""
+        with open(self.file, encoding="utf-8") as handle:
+            for line in handle:
+                yield line.rstrip("\n")
+
+
+class Work:
+    """The hidden folder of a job that this process holds. Get one by `working`."""
+
+    def __init__(self, job: Job, *, resumed: bool) -> None:
+        self.job = job
+        self.folder = job.work
+        self.resumed = resumed
+        """Whether an interrupted run of the same job was here before."""
+        self._journals: list[Journal] = []
+        self._kept = False
+
+    def journal(self, is_whole: Callable[[Note], bool] = lambda _: True) -> Journal:
+        """Open the journal of finished pieces; `is_whole` says whether a piece is still there."""
+        journal = Journal(self.folder / JOURNAL, is_whole)
+        self._journals.append(journal)
+        return journal
+
+    def line_journal(self) -> LineJournal:
+        """Open the journal of a job whose output is a file of lines."""
+        journal = LineJournal(self.folder)
+        self._journals.append(journal)
+        return journal
+
+    def keep(self) -> None:
+        """Keep the folder if the job fails, although no journal says that anything is done."""
+        self._kept = True
+
+    @property
+    def is_worth_keeping(self) -> bool:
+        """Whether a later run could resume from what is here."""
+        return self._kept or any(len(journal) for journal in self._journals)
+
+    def place_folder(self, fresh: Path) -> None:
+        """Flush a finished folder and let it take the output's place. Raises StorageError."""
+        with storage_errors(self.job.output):
+            synchronise_tree(fresh)
+            swap_folders(fresh, self.job.output.absolute())
+
+    def place_file(self, fresh: Path) -> None:
+        """Flush a finished file and let it take the output's place. Raises StorageError."""
+        output = self.job.output.absolute()
+        with storage_errors(output):
+            synchronise(fresh)
+            os.replace(fresh, output)
+            synchronise_folder(output.parent)
+
+
+@contextlib.contextmanager
+def working(
+    job: Job, *, restart: bool = False, other: Literal["refuse", "discard"] = "refuse"
+) -> Iterator[Work]:
+    """Hold the hidden folder of a job, with what an interrupted run of the same job left there.
+
+    `restart` discards that. Unfinished work of another job is refused, or discarded if `other` says
+    so. When the block ends, the folder is removed; if it fails, the folder stays where a later run
+    can resume from it. Raises UsageError where another process works there, or where unfinished
+    work of another job is in the way; StorageError.
+    """
+    problem = f"Another process is {job.doing} {job.output}."
+    with exclusive(job.work / LOCK, problem, "Wait for it, or choose another output."):
+        work = Work(job, resumed=resume(job, restart=restart, other=other))
+        try:
+            yield work
+        except BaseException as error:
+            if not work.is_worth_keeping:
+                discard(job.work, job.output.absolute())
+            elif isinstance(error, StorageError):
+                raise resumable(error, job) from error
+            raise
+        discard(job.work, job.output.absolute())
+    remove_replaced(job.output)
+
+
+def resume(job: Job, *, restart: bool, other: Literal["refuse", "discard"]) -> bool:
+    """Write down which job this is, unless it says so already; whether it did. Hold the folder."""
+    found = None if restart else read_identity(job.work)
+    if found is not None and found["identity"] == job.plain:
+        return True
+    if found is not None and other == "refuse":
+        raise UsageError(
+            f"An unfinished {job.noun} with {differences(job, found)} lies in {job.work}.",
+            f"Repeat that command to finish it, give {job.restart_flag} to discard it, or choose "
+            "another output.",
+        )
+    clear(job.work)
+    plain = {"identity": job.plain, "described": dict(job.described)}
+    write_text(job.work / DESCRIPTION, json.dumps(plain, indent=2) + "\n")
+    return False
+
+
+def read_identity(work: Path) -> dict[str, Any] | None:
+    """What a hidden folder says of its job; None where nothing can be read."""
+    try:
+        plain = json.loads((work / DESCRIPTION).read_text(encoding="utf-8"))
+        return {"identity": dict(plain["identity"]), "described": dict(plain["described"])}
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def differences(job: Job, other: Mapping[str, Mapping[str, Any]]) -> str:
+    """In words, how another job differs; settings by name and by the other's value.
+
+    `other` has its "identity" and, if any, what is "described".
+    """
+    mine, others = job.plain, other["identity"]
+    described = {**others, **other.get("described", {})}
+    found = []
+    for name in dict.fromkeys([*job.words, *mine, *others]):
+        one, two = mine.get(name), others.get(name)
+        if one == two:
+            continue
+        words = job.words.get(name, f"another {name}")
+        if "{}" in words:
+            words = words.format(described.get(name))
+        elif isinstance(one, dict) and isinstance(two, dict):
+            names = [key for key in dict.fromkeys([*one, *two]) if one.get(key) != two.get(key)]
+            words += f" ({', '.join(f'{key} = {two.get(key)}' for key in names[:MOST_SHOWN])})"
+        found.append(words)
+    return ", ".join(found) or "another format"
+
+
+def resumable(error: StorageError, job: Job) -> StorageError:
+    """The error of a full disk, with what becomes of the work so far."""
+    return StorageError(
+        error.problem,
+        "Nothing that was there before has changed; free some space and run the same command "
+        f"again, which resumes from {job.work}, or delete that folder.",
+    )
+
+
+def tidy(job: Job) -> None:
+    """Remove what a process left that was killed after the output was complete.
+
+    Leaves the hidden folder alone while another process works in it.
+    """
+    remove_replaced(job.output)
+    if job.work.is_dir():
+        with contextlib.suppress(UsageError), exclusive(job.work / LOCK, "busy", "wait"):
+            discard(job.work, job.output.absolute())
+
+
+def has_leftovers(job: Job) -> bool:
+    """Whether there is anything for `tidy` to remove."""
+    return job.work.exists() or bool(replaced(job.output))
+
+
+def remove_replaced(output: Path) -> None:
+    """Remove the folders that stood at `output` before, where a process was killed doing so."""
+    for stale in replaced(output):
+        shutil.rmtree(stale, ignore_errors=True)
+
+
+def replaced(output: Path) -> list[Path]:
+    """The folders beside `output` that were about to be removed."""
+    output = output.absolute()
+    return list(output.parent.glob(f".{glob.escape(output.name)}.old-*"))
+
+
+def clear(work: Path) -> None:
+    """Remove everything in a hidden folder but its lock. Raises StorageError."""
+    with storage_errors(work):
+        for path in work.iterdir():
+            if path.is_dir() and not path.is_symlink():
+                shutil.rmtree(path)
+            elif path.name != LOCK:
+                path.unlink()
+
+
+def parsed(line: bytes) -> Note | None:
+    """The note of a line; None where it was cut off."""
+    try:
+        note = json.loads(line)
+    except ValueError:
+        return None
+    return note if isinstance(note, dict) and line.endswith(b"\n") else None
+
+
+def append_durably(path: Path, data: bytes) -> int:
+    """Append to a file, wait until it is on the disk, and return where it ends now."""
+    with storage_errors(path), open(path, "ab") as handle:
+        handle.write(data)
+        handle.flush()
+        os.fsync(handle.fileno())
+        return handle.tell()
+
+
+def digest_of(values: Iterable[object]) -> str:
+    """The SHA-256 of some values, in their order, in hexadecimal; each counts by its `repr`."""
+    digest = hashlib.sha256()
+    for value in values:
+        digest.update(repr(value).encode("utf-8", "surrogatepass") + b"\n")
+    return digest.hexdigest()
+
+
+class Results:
+    """Results kept in a folder, each in a small JSON file named by the digest of its key.
+
+    A key is everything that the result depends on, as JSON; its first item names the kind.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def path(self, key: Sequence[object]) -> Path:
+        """The file of a result."""
+        digest = hashlib.sha256(json.dumps(list(key)).encode()).hexdigest()
+        return self.folder / f"{key[0]}-{digest[:32]}.json"
+
+    def get(self, key: Sequence[object], parse: Callable[[Any], Any]) -> Any:
+        """A kept result, or None where there is none that can be read."""
+        try:
+            return parse(json.loads(self.path(key).read_text(encoding="utf-8")))
+        except (OSError, ValueError, KeyError, TypeError, AttributeError):
+            return None
+
+    def put(self, key: Sequence[object], result: Any) -> None:
+        """Keep a result. Raises StorageError."""
+        write_text(self.path(key), json.dumps(result) + "\n")
