@@ -62,33 +62,58 @@ class LabelledPair:
 
 
 class Link(NamedTuple):
-    """`text[start:end]` of a paragraph points to the document with id `target`."""
+    """`text[start:stop]` of a paragraph leads to `target`: the title of an article, or its id."""
 
     start: int
-    end: int
+    stop: int
     target: str
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Paragraph:
-    """A paragraph and the links inside it."""
+class Paragraph(NamedTuple):
+    """A text without markup, where its sentences are (if it has been split), and its links."""
 
     text: str
+    sentences: tuple[tuple[int, int], ...] = ()
     links: tuple[Link, ...] = ()
 
+    def sentence(self, number: int) -> str:
+        """The text of one sentence."""
+        start, stop = self.sentences[number]
+        return self.text[start:stop]
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Section:
-    """A section; the first of a document has no title and is its lead."""
 
-    title: str
+class Section(NamedTuple):
+    """A heading and the paragraphs under it; the first of an article has no heading.
+
+    `level` is 1 for the first, 2 for the highest headings, and so on.
+    """
+
+    heading: str
+    level: int
     paragraphs: tuple[Paragraph, ...]
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Document:
-    """A titled text in sections, with links to other documents."""
+class Article(NamedTuple):
+    """A page: its sections in order, the first of them what stands before all headings."""
 
     id: str
     title: str
     sections: tuple[Section, ...]
+
+
+class Turn(NamedTuple):
+    """What one speaker says."""
+
+    speaker: str
+    text: str
+
+
+class Conversation(NamedTuple):
+    """Turns in order."""
+
+    id: str
+    turns: tuple[Turn, ...]
+
+
+Document = Article | Conversation
+"""What a corpus holds. Offsets count characters of a paragraph's text, the end excluded."""

@@ -24,7 +24,7 @@ from polyrank.data.python_docs.passages import groups_of
 from polyrank.data.python_docs.questions import ask_summary
 from polyrank.data.python_docs.topics import HelpTables, read_topics
 from polyrank.errors import DataError
-from polyrank.records import Document, Example
+from polyrank.records import Article, Example
 
 WITH = """The "with" statement
 ********************
@@ -99,22 +99,22 @@ def library(tmp_path: Path) -> Path:
 
 
 @pytest.fixture(scope="session")
-def documents() -> list[Document]:
+def documents() -> list[Article]:
     return python_documents()
 
 
 @pytest.fixture(scope="session")
-def splits(documents: list[Document]) -> Splits:
+def splits(documents: list[Article]) -> Splits:
     return python_doc_examples(documents)
 
 
 @pytest.fixture(scope="session")
-def hard_splits(documents: list[Document]) -> Splits:
+def hard_splits(documents: list[Article]) -> Splits:
     return python_doc_examples(documents, hard=True, seed=3)
 
 
-def section_titles(document: Document) -> list[str]:
-    return [section.title for section in document.sections]
+def section_titles(document: Article) -> list[str]:
+    return [section.heading for section in document.sections]
 
 
 def test_a_library_is_read_without_running_it(library: Path) -> None:
@@ -168,7 +168,7 @@ def test_private_modules_appear_under_their_package(tmp_path: Path) -> None:
     assert [section_titles(document) for document in read_modules(tmp_path)] == [["room.paint()"]]
 
 
-def test_links_lie_on_their_words_and_lead_to_documents(documents: list[Document]) -> None:
+def test_links_lie_on_their_words_and_lead_to_documents(documents: list[Article]) -> None:
     ids = {document.id for document in documents}
     assert len(ids) == len(documents)
     count = 0
@@ -176,11 +176,11 @@ def test_links_lie_on_their_words_and_lead_to_documents(documents: list[Document
         for paragraph in (p for section in document.sections for p in section.paragraphs):
             end = 0
             for link in paragraph.links:
-                words = paragraph.text[link.start : link.end]
+                words = paragraph.text[link.start : link.stop]
                 assert link.start >= end
                 assert words.strip() == words != ""
                 assert link.target in ids - {document.id}
-                end = link.end
+                end = link.stop
                 count += 1
     assert count > 500
 
@@ -188,12 +188,12 @@ def test_links_lie_on_their_words_and_lead_to_documents(documents: list[Document
 @pytest.mark.parametrize(
     "text", ["Please see module json.", "Use module json.", 'The "json" module is for it.']
 )
-def test_a_module_is_linked_wherever_the_word_stands(text: str, documents: list[Document]) -> None:
+def test_a_module_is_linked_wherever_the_word_stands(text: str, documents: list[Article]) -> None:
     (link,) = Linker(documents, HelpTables()).links(text, "csv")
-    assert (text[link.start : link.end], link.target) == ("json", "json")
+    assert (text[link.start : link.stop], link.target) == ("json", "json")
 
 
-def test_passages_can_be_read_alone(documents: list[Document]) -> None:
+def test_passages_can_be_read_alone(documents: list[Article]) -> None:
     found = {passage.id: passage.text for passage in passages(documents)}
     assert len(found) == len(list(passages(documents))) > 4000
     assert found["json.dumps#0"].startswith("json.dumps(obj, *, ")
@@ -227,7 +227,7 @@ def test_nothing_leaks_between_splits(splits: Splits) -> None:
     assert not texts[1] & texts[2]
 
 
-def test_a_module_is_in_one_split(documents: list[Document], splits: Splits) -> None:
+def test_a_module_is_in_one_split(documents: list[Article], splits: Splits) -> None:
     names = {document.id for document in documents if not document.id.startswith("topic:")}
     where: dict[str, set[str]] = {}
     for split, examples in splits._asdict().items():
@@ -245,7 +245,7 @@ def test_a_context_does_not_hold_its_response(splits: Splits) -> None:
         assert len(example.response.split()) >= 12
 
 
-def test_topics_that_share_text_are_in_one_group(documents: list[Document]) -> None:
+def test_topics_that_share_text_are_in_one_group(documents: list[Article]) -> None:
     groups = groups_of(documents)
     assert groups["topic:with"] == groups["topic:try"] == groups["topic:compound"]
     assert groups["topic:debugger"] == groups["pdb"] == "pdb"
@@ -273,7 +273,7 @@ def test_hard_distractors_come_from_the_same_module(splits: Splits, hard_splits:
     assert share(hard_splits.dev) > 2 * share(splits.dev)
 
 
-def test_too_few_examples_for_the_candidates_is_an_error(documents: list[Document]) -> None:
+def test_too_few_examples_for_the_candidates_is_an_error(documents: list[Article]) -> None:
     with pytest.raises(DataError, match="too few"):
         python_doc_examples(documents[:100], num_candidates=5000)
 
@@ -308,7 +308,7 @@ def test_text_is_cut_into_sections_and_paragraphs() -> None:
         "One line\nand another.\n\n- first\n  item\n- second\n\nTitle\n-----\nText::\n\n"
         "    for x in y:\n        go(x)\n\n+---+-----+\n| a | b c |\n+---+-----+\n"
     )
-    assert [section.title for section in sections] == ["", "Title"]
+    assert [section.heading for section in sections] == ["", "Title"]
     assert sections[0].paragraphs == ["One line and another.", "- first item\n- second"]
     assert sections[1].paragraphs == ["Text:", "    for x in y:\n        go(x)", "a: b c"]
     assert is_code_paragraph(sections[1].paragraphs[1])

@@ -16,7 +16,7 @@ from polyrank.pretraining.corpus.article_text import sections_of_text, without_c
 from polyrank.pretraining.corpus.articles import CAPTION, NO_TEXT, NO_TITLE, NO_WORDS, read
 from polyrank.pretraining.corpus.mentions import placed
 from polyrank.pretraining.corpus.reading import Dropped
-from polyrank.pretraining.records import Article, Link
+from polyrank.records import Article, Link
 
 PICTS = {"id": "Picts", "title": "Picts", "text": "The Picts lived in the north."}
 

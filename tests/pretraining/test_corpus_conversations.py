@@ -10,7 +10,7 @@ import pytest
 from polyrank.errors import DataError
 from polyrank.pretraining.corpus.conversations import BEGINNING, EMPTY_TURN, NO_TURNS, read
 from polyrank.pretraining.corpus.reading import Dropped
-from polyrank.pretraining.records import Conversation, Turn
+from polyrank.records import Conversation, Turn
 
 
 def write(path, *records):

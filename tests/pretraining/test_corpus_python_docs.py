@@ -11,7 +11,7 @@ import pytest
 from polyrank.errors import DataError
 from polyrank.pretraining.corpus.python_docs import CODE, read
 from polyrank.pretraining.corpus.reading import Dropped
-from polyrank.pretraining.records import Article
+from polyrank.records import Article
 
 TIDY = '''"""Keep a room tidy, as told in the rules.
 

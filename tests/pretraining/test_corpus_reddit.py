@@ -19,7 +19,7 @@ from polyrank.pretraining.corpus.reading import Dropped
 from polyrank.pretraining.corpus.reddit import number_of_groups, read
 from polyrank.pretraining.corpus.reddit_comments import Comment, Rules, clean, read_comment
 from polyrank.pretraining.corpus.reddit_trees import Groups
-from polyrank.pretraining.records import Conversation, Turn
+from polyrank.records import Conversation, Turn
 
 
 def line(identifier, parent, body="Some words.", *, link="t3_p", author="ann", **others):

@@ -2,7 +2,7 @@ import pytest
 from tiny_corpora import paragraph
 
 from polyrank.pretraining.passages import count_words, passages_of, runs, without
-from polyrank.pretraining.records import Paragraph, Section
+from polyrank.records import Paragraph, Section
 
 
 def passages(limit, *paragraphs):

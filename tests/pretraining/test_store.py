@@ -10,7 +10,7 @@ from polyrank.errors import DataError, MissingExtraError, UsageError
 from polyrank.pretraining.corpus.convert import Layout, convert
 from polyrank.pretraining.corpus.schema import count, from_batch, to_batch
 from polyrank.pretraining.corpus.store import Corpus
-from polyrank.pretraining.records import Article, Conversation, Link, Paragraph, Section, Turn
+from polyrank.records import Article, Conversation, Link, Paragraph, Section, Turn
 
 ARTICLES = [
     Article(

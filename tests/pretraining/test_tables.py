@@ -9,8 +9,8 @@ from polyrank.errors import DataError, UsageError
 from polyrank.pretraining.building import build_tables, open_tables
 from polyrank.pretraining.columns import Texts, Writer, numbers
 from polyrank.pretraining.corpus.convert import convert
-from polyrank.pretraining.records import Article, Conversation, Section, Turn
 from polyrank.pretraining.tables import CorpusTables, TablesSettings
+from polyrank.records import Article, Conversation, Section, Turn
 
 
 def every(texts):

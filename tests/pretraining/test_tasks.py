@@ -6,7 +6,6 @@ from tiny_corpora import article, paragraph, random_articles, random_conversatio
 
 from polyrank.errors import DataError, UsageError
 from polyrank.pretraining.pairs import link_key, passage_key, rest_key, text_key
-from polyrank.pretraining.records import Conversation, Turn
 from polyrank.pretraining.tasks.bfs import Bfs
 from polyrank.pretraining.tasks.ict import Ict, IctSettings
 from polyrank.pretraining.tasks.mlm import MlmTexts, MlmTextsSettings
@@ -14,6 +13,7 @@ from polyrank.pretraining.tasks.next_sentence import NextSentence, NextSentenceS
 from polyrank.pretraining.tasks.next_utterance import NextUtterance, NextUtteranceSettings
 from polyrank.pretraining.tasks.registry import TASKS, make_task
 from polyrank.pretraining.tasks.wlp import Wlp, WlpSettings
+from polyrank.records import Conversation, Turn
 
 ON_ARTICLES = ["ict", "bfs", "wlp", "next_sentence", "mlm"]
 

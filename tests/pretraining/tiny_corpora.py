@@ -4,7 +4,8 @@ import random
 
 from polyrank.data.sentences import sentence_spans
 from polyrank.pretraining.building import build_tables
-from polyrank.pretraining.records import (
+from polyrank.pretraining.tables import TablesSettings
+from polyrank.records import (
     Article,
     Conversation,
     Link,
@@ -12,7 +13,6 @@ from polyrank.pretraining.records import (
     Section,
     Turn,
 )
-from polyrank.pretraining.tables import TablesSettings
 
 
 def paragraph(text, *targets):

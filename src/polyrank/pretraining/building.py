@@ -19,10 +19,10 @@ from polyrank.errors import UsageError
 from polyrank.pretraining.columns import Writer
 from polyrank.pretraining.linking import resolve, title_hash
 from polyrank.pretraining.passages import Piece, count_words, passages_of, unique
-from polyrank.pretraining.records import Article, Conversation, Document, Turn
 from polyrank.pretraining.split import SPLITS, Split, SplitName
 from polyrank.pretraining.tables import MANIFEST, VERSION, CorpusTables, Kind, TablesSettings
 from polyrank.progress import bar
+from polyrank.records import Article, Conversation, Document, Turn
 from polyrank.storage import replaced_folder, write_text
 
 RAW = "raw"

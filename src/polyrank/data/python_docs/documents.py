@@ -14,10 +14,10 @@ from polyrank.data.python_docs.links import with_links
 from polyrank.data.python_docs.modules import module_document, read_modules
 from polyrank.data.python_docs.topics import read_help_tables, read_topics
 from polyrank.errors import DataError
-from polyrank.records import Document, Section
+from polyrank.records import Article, Section
 
 
-def python_documents(stdlib: str | Path | None = None, *, builtins: bool = True) -> list[Document]:
+def python_documents(stdlib: str | Path | None = None, *, builtins: bool = True) -> list[Article]:
     """The documents of the Python library in the folder `stdlib`, by default the running one's.
 
     Topics have ids such as `topic:with`, modules their names. With `builtins`, the C modules of
@@ -41,16 +41,16 @@ def python_documents(stdlib: str | Path | None = None, *, builtins: bool = True)
     return with_links(documents, read_help_tables(folder))
 
 
-def merged(present: Document | None, sections: list[Section]) -> list[Section]:
+def merged(present: Article | None, sections: list[Section]) -> list[Section]:
     """The sections of a Python module, then what its C part adds.
 
     The longer of the two texts about a module itself leads.
     """
     if present is None:
         return sections
-    leads = [s for s in (*present.sections, *sections) if not s.title]
+    leads = [s for s in (*present.sections, *sections) if not s.heading]
     longest = max(
         leads, key=lambda section: sum(len(p.text) for p in section.paragraphs), default=None
     )
-    named = [section for section in (*present.sections, *sections) if section.title]
+    named = [section for section in (*present.sections, *sections) if section.heading]
     return ([longest] if longest is not None else []) + named

@@ -29,7 +29,7 @@ from polyrank.data.python_docs.questions import (
     stable_number,
 )
 from polyrank.errors import DataError
-from polyrank.records import Context, Document, Example
+from polyrank.records import Article, Context, Example
 
 __all__ = ["Splits", "passages", "python_doc_examples", "split_of"]
 
@@ -54,7 +54,7 @@ class Drawn(NamedTuple):
 
 
 def python_doc_examples(
-    documents: Iterable[Document], *, num_candidates: int = 20, hard: bool = False, seed: int = 0
+    documents: Iterable[Article], *, num_candidates: int = 20, hard: bool = False, seed: int = 0
 ) -> Splits:
     """The examples of the documents, about 80/10/10 by module.
 

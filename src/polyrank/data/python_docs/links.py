@@ -7,12 +7,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
 
 from polyrank.data.python_docs.markup import is_code_paragraph
 from polyrank.data.python_docs.modules import qualified_name
 from polyrank.data.python_docs.topics import PREFIX, HelpTables
-from polyrank.records import Document, Link, Paragraph, Section
+from polyrank.records import Article, Link, Paragraph, Section
 
 NOT_TITLES = frozenset({"See also", "Command Line", "Basic Usage", "Public API"})
 DOTTED = re.compile(r"\b[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+\b")
@@ -27,7 +26,7 @@ STATEMENT = re.compile(r"[\"“]([a-z]+)[\"”] (?:statement|clause|keyword|expr
 class Linker:
     """Finds links to the documents it was made with."""
 
-    def __init__(self, documents: Sequence[Document], tables: HelpTables) -> None:
+    def __init__(self, documents: Sequence[Article], tables: HelpTables) -> None:
         self.tables = tables
         self.ids = {document.id for document in documents}
         self.names = {id: id for id in self.ids if not id.startswith(PREFIX)}
@@ -38,7 +37,7 @@ class Linker:
             self.titles.setdefault(document.title, document.id)
         for document in sorted(topics, key=lambda topic: (len(topic.sections), topic.id)):
             for section in document.sections:
-                self.titles.setdefault(section.title, document.id)
+                self.titles.setdefault(section.heading, document.id)
         self.titles = {
             title: target
             for title, target in self.titles.items()
@@ -50,7 +49,7 @@ class Linker:
         for document in documents:
             if not document.id.startswith(PREFIX):
                 for section in document.sections:
-                    self.names.setdefault(qualified_name(section.title), document.id)
+                    self.names.setdefault(qualified_name(section.heading), document.id)
 
     def resolve(self, name: str) -> str | None:
         """The document that a name asks for: a keyword, a topic, a module or what is in one."""
@@ -71,7 +70,7 @@ class Linker:
         """The links of a text in the document `own`: in order, none over another."""
         found: list[Link] = []
         for link in self.mentions(text):
-            free = all(link.end <= other.start or other.end <= link.start for other in found)
+            free = all(link.stop <= other.start or other.stop <= link.start for other in found)
             if link.target != own and free:
                 found.append(link)
         return tuple(sorted(found))
@@ -93,7 +92,7 @@ class Linker:
                 if match[1] in self.ids:
                     yield Link(match.start(1), match.end(1), match[1])
 
-    def related(self, document: Document) -> Section | None:
+    def related(self, document: Article) -> Section | None:
         """The help system's cross-references of a topic, as a section of their titles."""
         names = self.tables.related.get(document.id.removeprefix(PREFIX), ())
         found = ((name, self.resolve(name)) for name in names)
@@ -110,22 +109,21 @@ class Linker:
             text += ", " if links else ""
             links.append(Link(len(text), len(text) + len(name), target))
             text += name
-        return Section(title="See also", paragraphs=(Paragraph(text=text, links=tuple(links)),))
+        return Section("See also", 2, (Paragraph(text, links=tuple(links)),))
 
 
-def with_links(documents: Iterable[Document], tables: HelpTables) -> list[Document]:
+def with_links(documents: Iterable[Article], tables: HelpTables) -> list[Article]:
     """The documents with links in their paragraphs and, for topics, a section of related ones."""
     documents = list(documents)
     linker = Linker(documents, tables)
     linked = []
     for document in documents:
         sections = [
-            replace(
-                section,
+            section._replace(
                 paragraphs=tuple(
                     paragraph
                     if is_code_paragraph(paragraph.text)
-                    else replace(paragraph, links=linker.links(paragraph.text, document.id))
+                    else paragraph._replace(links=linker.links(paragraph.text, document.id))
                     for paragraph in section.paragraphs
                 ),
             )
@@ -133,5 +131,5 @@ def with_links(documents: Iterable[Document], tables: HelpTables) -> list[Docume
         ]
         is_topic = document.id.startswith(PREFIX)
         related = linker.related(document) if is_topic else None
-        linked.append(replace(document, sections=tuple(sections + ([related] if related else []))))
+        linked.append(document._replace(sections=tuple(sections + ([related] if related else []))))
     return linked

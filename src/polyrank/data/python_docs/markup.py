@@ -40,7 +40,7 @@ EMPHASIS = re.compile(r"(?<![\w*\\/\"'(])(\(?)(\*{1,2})([A-Za-z_][\w .:-]*?)\2(?
 class TextSection(NamedTuple):
     """A heading, empty for what stands before the first one, and the paragraphs below it."""
 
-    title: str
+    heading: str
     paragraphs: list[str]
 
 
@@ -52,7 +52,7 @@ class Block(NamedTuple):
 
 
 def parse_text(text: str, *, definitions: bool = False) -> list[TextSection]:
-    """Split a text into its sections; the first has no title and may be empty.
+    """Split a text into its sections; the first has no heading and may be empty.
 
     With `definitions`, a signature with an indented text below it opens a section of its own.
     """

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from polyrank.data.python_docs.markup import parse_text
 from polyrank.data.python_docs.topics import assigned_value, parse_file
-from polyrank.records import Document, Paragraph, Section
+from polyrank.records import Article, Paragraph, Section
 
 SKIPPED_FOLDERS = frozenset(
     [
@@ -50,7 +50,7 @@ PUBLIC_NAMES = {
 Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 
 
-def read_modules(stdlib: Path) -> list[Document]:
+def read_modules(stdlib: Path) -> list[Article]:
     """The documents of every public module below the folder `stdlib`, in the order of their names.
 
     A file that cannot be parsed is passed over. What a package takes from a private module of its
@@ -74,7 +74,7 @@ def read_modules(stdlib: Path) -> list[Document]:
         if package in trees and public_name(package) is not None:
             names = reexported(trees[package], private)
             found = module_sections(package, trees[name], names)
-            sections.setdefault(package, []).extend(s for s in found if s.title)
+            sections.setdefault(package, []).extend(s for s in found if s.heading)
     documents = (module_document(name, sections[name]) for name in sorted(sections))
     return [document for document in documents if document.sections]
 
@@ -95,13 +95,13 @@ def reexported(package: ast.Module, private: str) -> set[str] | None:
     return None if "*" in names else names
 
 
-def module_document(name: str, sections: list[Section]) -> Document:
+def module_document(name: str, sections: list[Section]) -> Article:
     """A document from sections; of two sections with one qualified name the first stays."""
     kept: dict[str, Section] = {}
     for section in sections:
-        key = qualified_name(section.title) if "(" in section.title else section.title
+        key = qualified_name(section.heading) if "(" in section.heading else section.heading
         kept.setdefault(key, section)
-    return Document(id=name, title=name, sections=tuple(kept.values()))
+    return Article(id=name, title=name, sections=tuple(kept.values()))
 
 
 def qualified_name(title: str) -> str:
@@ -183,8 +183,8 @@ def text_sections(title: str, docstring: str | None) -> Iterator[Section]:
     for section in parse_text(docstring):
         if not section.paragraphs:
             continue
-        paragraphs = tuple(Paragraph(text=paragraph) for paragraph in section.paragraphs)
-        heading = section.title
+        paragraphs = tuple(Paragraph(paragraph) for paragraph in section.paragraphs)
+        heading = section.heading
         if title:
-            heading = f"{title}: {section.title}" if section.title else title
-        yield Section(title=heading, paragraphs=paragraphs)
+            heading = f"{title}: {section.heading}" if section.heading else title
+        yield Section(heading, 2 if heading else 1, paragraphs)

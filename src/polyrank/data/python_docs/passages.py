@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from polyrank.data.python_docs.markup import is_code_paragraph
 from polyrank.data.python_docs.modules import qualified_name
 from polyrank.data.python_docs.topics import PREFIX
-from polyrank.records import Candidate, Document, Paragraph, Section
+from polyrank.records import Article, Candidate, Paragraph, Section
 
 GOOD_WORDS = 80
 MOST_WORDS = 120
@@ -66,7 +66,7 @@ def titled(title: str, body: str) -> str:
     return f"{title}:\n{body}" if is_code_paragraph(body) else f"{title}: {body}"
 
 
-def passages(documents: Iterable[Document]) -> Iterator[Candidate]:
+def passages(documents: Iterable[Article]) -> Iterator[Candidate]:
     """Yield every readable passage, ids such as `json.dumps#0` and `topic:with#2`.
 
     A text that several documents share is given once.
@@ -75,7 +75,7 @@ def passages(documents: Iterable[Document]) -> Iterator[Candidate]:
         yield Candidate(passage.id, passage.text)
 
 
-def read_passages(documents: Iterable[Document]) -> Iterator[Passage]:
+def read_passages(documents: Iterable[Article]) -> Iterator[Passage]:
     """Yield every readable passage with what is known of its origin."""
     counts: dict[str, int] = {}
     seen: set[str] = set()
@@ -99,7 +99,7 @@ def read_passages(documents: Iterable[Document]) -> Iterator[Passage]:
                     id=f"{base}#{count}",
                     document=document.id,
                     group=groups[document.id],
-                    section=f"{document.id}/{section.title}",
+                    section=f"{document.id}/{section.heading}",
                     name=name,
                     title=title,
                     body=body,
@@ -107,7 +107,7 @@ def read_passages(documents: Iterable[Document]) -> Iterator[Passage]:
                 )
 
 
-def groups_of(documents: Iterable[Document]) -> dict[str, str]:
+def groups_of(documents: Iterable[Article]) -> dict[str, str]:
     """The unit of a split for each document: its top-level module, or its topic.
 
     A topic on a module counts to that, and one that repeats a larger one's paragraphs to the
@@ -129,29 +129,29 @@ def groups_of(documents: Iterable[Document]) -> dict[str, str]:
     return groups
 
 
-def section_name(document: Document, section: Section) -> str:
+def section_name(document: Article, section: Section) -> str:
     """The qualified name that a section of a module explains, or an empty text."""
-    if document.id.startswith(PREFIX) or not section.title or ": " in section.title:
+    if document.id.startswith(PREFIX) or not section.heading or ": " in section.heading:
         return ""
-    name = qualified_name(section.title)
+    name = qualified_name(section.heading)
     known = document.id == "builtins" or name.startswith(document.id + ".")
     return name if known and re.fullmatch(r"[\w.]+", name) else ""
 
 
-def passage_title(document: Document, section: Section) -> str:
+def passage_title(document: Article, section: Section) -> str:
     """The words a passage of this section starts with."""
     if section_name(document, section):
-        return short_signature(section.title)
+        return short_signature(section.heading)
     is_topic = document.id.startswith(PREFIX)
     title = document.title if is_topic else f"The {document.title} module"
-    if not section.title:
+    if not section.heading:
         return title
-    if is_topic and re.match(r"(?:class )?\w+\.\w+.*\(", section.title):
-        return short_signature(section.title)
-    if not is_topic and section.title.startswith(document.id + "."):
-        signature, _, heading = section.title.partition("): ")
-        return f"{qualified_name(signature)}: {heading}" if heading else section.title
-    return f"{title}: {section.title}"
+    if is_topic and re.match(r"(?:class )?\w+\.\w+.*\(", section.heading):
+        return short_signature(section.heading)
+    if not is_topic and section.heading.startswith(document.id + "."):
+        signature, _, heading = section.heading.partition("): ")
+        return f"{qualified_name(signature)}: {heading}" if heading else section.heading
+    return f"{title}: {section.heading}"
 
 
 def short_signature(title: str) -> str:

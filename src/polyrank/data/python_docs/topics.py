@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from polyrank.data.python_docs.markup import parse_text, simplify, underlines
-from polyrank.records import Document, Paragraph, Section
+from polyrank.records import Article, Paragraph, Section
 
 PREFIX = "topic:"
 
@@ -30,7 +30,7 @@ class HelpTables:
     related: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
 
-def read_topics(stdlib: Path) -> list[Document]:
+def read_topics(stdlib: Path) -> list[Article]:
     """The topics as documents with ids such as `topic:with`, in the order of their names.
 
     Empty where the installation has none.
@@ -42,21 +42,18 @@ def read_topics(stdlib: Path) -> list[Document]:
     return [topic_document(str(label), str(texts[label])) for label in sorted(texts)]
 
 
-def topic_document(label: str, text: str) -> Document:
+def topic_document(label: str, text: str) -> Article:
     """One topic; its first heading is the title of the document."""
     parsed = parse_text(text, definitions=True)
     lines = text.strip().splitlines()
     titled = len(lines) > 1 and lines[0] and underlines(lines[0], lines[1].rstrip())
     title = simplify(lines[0]) if titled else label
     sections = [
-        Section(
-            title="" if section.title == title else section.title,
-            paragraphs=tuple(Paragraph(text=paragraph) for paragraph in section.paragraphs),
-        )
-        for section in parsed
-        if section.paragraphs
+        Section(heading, 2 if heading else 1, tuple(map(Paragraph, paragraphs)))
+        for heading, paragraphs in (("" if h == title else h, found) for h, found in parsed)
+        if paragraphs
     ]
-    return Document(id=PREFIX + label, title=title, sections=tuple(sections))
+    return Article(id=PREFIX + label, title=title, sections=tuple(sections))
 
 
 def read_help_tables(stdlib: Path) -> HelpTables:

@@ -28,7 +28,7 @@ from polyrank.pretraining.corpus.identifiers import identifier_of
 from polyrank.pretraining.corpus.mentions import placed
 from polyrank.pretraining.corpus.reading import Dropped, Reading
 from polyrank.pretraining.corpus.sentences import Splitter, splitter
-from polyrank.pretraining.records import Article, Link, Paragraph, Section
+from polyrank.records import Article, Link, Paragraph, Section
 
 NO_TITLE = "no title"
 NO_TEXT = "no text"

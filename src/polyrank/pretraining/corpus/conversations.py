@@ -21,7 +21,7 @@ from polyrank.errors import DataError
 from polyrank.pretraining.corpus.characters import whole
 from polyrank.pretraining.corpus.identifiers import identifier_of
 from polyrank.pretraining.corpus.reading import Dropped, Reading
-from polyrank.pretraining.records import Conversation, Turn
+from polyrank.records import Conversation, Turn
 
 EMPTY_TURN = "empty turn"
 NO_TURNS = "no turns"

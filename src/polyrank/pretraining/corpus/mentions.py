@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from polyrank.pretraining.records import Link
+from polyrank.records import Link
 
 
 def placed(text: str, titles: Iterable[str], taken: Iterable[Link] = ()) -> list[Link]:

@@ -20,9 +20,7 @@ from polyrank.data.python_docs.passages import is_readable
 from polyrank.data.python_docs.topics import PREFIX, read_help_tables
 from polyrank.pretraining.corpus.reading import Dropped, Reading
 from polyrank.pretraining.corpus.sentences import Splitter, splitter
-from polyrank.pretraining.records import Article, Link, Paragraph, Section
-from polyrank.records import Document
-from polyrank.records import Section as DocumentSection
+from polyrank.records import Article, Link, Paragraph, Section
 
 BUILT_IN = "builtins"
 NO_TEXT = "no text"
@@ -56,14 +54,14 @@ def read(path: Path | None = None) -> Reading:
         yield Article(document.id, links.titles[document.id], tuple(sections))
 
 
-def parted(document: Document) -> Iterator[Document]:
+def parted(document: Article) -> Iterator[Article]:
     """A topic as it is; a module as itself, its classes with their methods, and its functions."""
     if document.id.startswith(PREFIX):
         yield document
         return
     names = {name_of(document, section) for section in document.sections}
     classes = {name.rpartition(".")[0] for name in names} & names - {""}
-    parts: dict[str, list[DocumentSection]] = {document.id: []}
+    parts: dict[str, list[Section]] = {document.id: []}
     for section in document.sections:
         name = name_of(document, section)
         scope = name.rpartition(".")[0]
@@ -71,13 +69,13 @@ def parted(document: Document) -> Iterator[Document]:
         parts.setdefault(owner or document.id, []).append(section)
     for name, sections in parts.items():
         if sections:
-            yield Document(id=name, title=name, sections=tuple(sections))
+            yield Article(id=name, title=name, sections=tuple(sections))
 
 
-def name_of(document: Document, section: DocumentSection) -> str:
+def name_of(document: Article, section: Section) -> str:
     """The qualified name that a section explains, or an empty text."""
-    defined = document.id == BUILT_IN or section.title.startswith(document.id + ".")
-    name = qualified_name(section.title).partition(":")[0] if defined else ""
+    defined = document.id == BUILT_IN or section.heading.startswith(document.id + ".")
+    name = qualified_name(section.heading).partition(":")[0] if defined else ""
     return name if re.fullmatch(r"[\w.]+", name) else ""
 
 
@@ -85,7 +83,7 @@ class Links:
     """Finds links to the articles of a documentation: what `linker` finds, and names alone."""
 
     def __init__(
-        self, documents: Iterable[Document], modules: Collection[str], linker: Linker
+        self, documents: Iterable[Article], modules: Collection[str], linker: Linker
     ) -> None:
         self.modules = modules
         self.linker = linker
@@ -101,7 +99,7 @@ class Links:
             if not document.id.startswith(PREFIX):
                 self.owners.setdefault(document.id, document.id)
                 for section in document.sections:
-                    name = qualified_name(section.title).partition(":")[0]
+                    name = qualified_name(section.heading).partition(":")[0]
                     self.owners.setdefault(name, document.id)
         self.full_names: dict[str, set[str]] = {}
         for name in self.owners:
@@ -110,7 +108,7 @@ class Links:
     def of(self, text: str, own: str) -> tuple[Link, ...]:
         """The links of a paragraph in the article `own`, in order, none over another."""
         found = list(self.linker.links(text, own))
-        places = [(link.start, link.end, link.target) for link in found]
+        places = [(link.start, link.stop, link.target) for link in found]
         for pattern in (CALL, CAPITALS):
             for match in pattern.finditer(text):
                 start, stop = match.span(1)
@@ -134,7 +132,7 @@ class Links:
 
 
 def sections_of(
-    document: Document, links: Links, split: Splitter, dropped: list[Dropped]
+    document: Article, links: Links, split: Splitter, dropped: list[Dropped]
 ) -> Iterator[Section]:
     """The sections of an article; the first has no heading, and no other is empty."""
     for number, section in enumerate(document.sections):
@@ -150,10 +148,10 @@ def sections_of(
         if number == 0:
             yield Section("", 1, tuple(paragraphs) if not explains else ())
         if paragraphs and (number or explains):
-            yield Section(explains or section.title, 2, tuple(paragraphs))
+            yield Section(explains or section.heading, 2, tuple(paragraphs))
 
 
-def name_and_heading(document: Document, section: DocumentSection) -> str:
+def name_and_heading(document: Article, section: Section) -> str:
     """The heading of a section below its article's own text; empty for the first of an article."""
-    title = section.title
+    title = section.heading
     return "" if qualified_name(title) == document.id and ": " not in title else title

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from polyrank.pretraining.records import Document
+from polyrank.records import Document
 
 
 class Dropped(NamedTuple):

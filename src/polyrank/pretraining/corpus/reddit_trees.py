@@ -17,7 +17,7 @@ from pathlib import Path
 
 from polyrank.pretraining.corpus.reading import Dropped, Reading
 from polyrank.pretraining.corpus.reddit_comments import Comment, Rules
-from polyrank.pretraining.records import Conversation, Turn
+from polyrank.records import Conversation, Turn
 from polyrank.storage import storage_errors
 
 BELOW = "below a dropped comment"

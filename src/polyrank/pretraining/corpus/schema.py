@@ -12,7 +12,7 @@ from itertools import chain, pairwise
 from typing import Any, Literal
 
 from polyrank.errors import MissingExtraError
-from polyrank.pretraining.records import (
+from polyrank.records import (
     Article,
     Conversation,
     Document,

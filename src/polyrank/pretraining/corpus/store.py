@@ -12,7 +12,7 @@ from typing import Any
 from polyrank.errors import DataError
 from polyrank.pretraining.corpus.manifest import REMEDY, DroppedCount, Manifest, Part, read_manifest
 from polyrank.pretraining.corpus.schema import Kind, from_batch, require_pyarrow
-from polyrank.pretraining.records import Document
+from polyrank.records import Document
 from polyrank.storage import sha256_of
 
 

@@ -16,7 +16,7 @@ from polyrank.pretraining.corpus.schema import Kind, count, kind_of, require_pya
 from polyrank.pretraining.corpus.tally import Tally
 from polyrank.pretraining.corpus.wikipedia.dump import Page
 from polyrank.pretraining.corpus.wikipedia.reader import Redirect
-from polyrank.pretraining.records import Article, Document
+from polyrank.records import Article, Document
 
 Make = Callable[[Sequence[Any]], Sequence[Document | Dropped]]
 

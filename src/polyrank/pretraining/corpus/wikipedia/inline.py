@@ -11,7 +11,7 @@ import re
 
 from polyrank.pretraining.corpus.wikipedia.cutting import RESTORED
 from polyrank.pretraining.corpus.wikipedia.site import Site
-from polyrank.pretraining.records import Link
+from polyrank.records import Link
 
 START, STOP = "\ue000", "\ue001"
 STAND_INS = re.compile("[\ue000-\ue1ff]")

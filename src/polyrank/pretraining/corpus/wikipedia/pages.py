@@ -9,7 +9,7 @@ from polyrank.pretraining.corpus.sentences import Splitter
 from polyrank.pretraining.corpus.wikipedia.dump import Page
 from polyrank.pretraining.corpus.wikipedia.sections import sections_of
 from polyrank.pretraining.corpus.wikipedia.site import Site
-from polyrank.pretraining.records import Article
+from polyrank.records import Article
 
 REDIRECT = re.compile(
     r"\s*#\s*(?:redirect|redirection|redirección|redireccion|redirecionamento|weiterleitung|rinvia|"

@@ -14,7 +14,7 @@ from polyrank.pretraining.corpus.sentences import Splitter, splitter
 from polyrank.pretraining.corpus.wikipedia.dump import Dump, Page
 from polyrank.pretraining.corpus.wikipedia.pages import article_of, redirect_of
 from polyrank.pretraining.corpus.wikipedia.site import Site
-from polyrank.pretraining.records import Article
+from polyrank.records import Article
 
 
 class Redirect(NamedTuple):

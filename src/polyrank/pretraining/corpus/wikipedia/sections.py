@@ -16,7 +16,7 @@ from polyrank.pretraining.corpus.wikipedia.cutting import (
 )
 from polyrank.pretraining.corpus.wikipedia.inline import STAND_INS, words_and_links
 from polyrank.pretraining.corpus.wikipedia.site import Site
-from polyrank.pretraining.records import Link, Paragraph, Section
+from polyrank.records import Link, Paragraph, Section
 
 HEADING = re.compile(r"(={1,6})(.+?)(={1,6})\s*\Z")
 BLOCK_TAG = re.compile(
