@@ -18,8 +18,8 @@ from transformers import AutoModelForSequenceClassification, AutoTokenizer
 from benchmarks.texts import mixed_pairs
 from benchmarks.timing import interleaved, report
 from polyrank import CrossEncoder
-from polyrank.cli.main import quieten_libraries
 from polyrank.models.default_base import default_base
+from polyrank.progress import quieten_libraries
 
 
 def make_peer(base: Path, folder: Path) -> PeerCrossEncoder:

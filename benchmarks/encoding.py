@@ -14,8 +14,8 @@ from torch.nn.functional import cosine_similarity
 from benchmarks.texts import mixed_texts
 from benchmarks.timing import interleaved, report
 from polyrank import BiEncoder
-from polyrank.cli.main import quieten_libraries
 from polyrank.models.default_base import default_base
+from polyrank.progress import quieten_libraries
 
 
 def main() -> None:

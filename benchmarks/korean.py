@@ -30,12 +30,12 @@ from benchmarks.dialogues import dev_examples, training_examples
 from benchmarks.results_store import ResultsStore, table
 from benchmarks.timing import machine
 from polyrank import BiEncoder
-from polyrank.cli.main import quieten_libraries
 from polyrank.data.formats import load_records
 from polyrank.evaluation.evaluate import evaluate
 from polyrank.evaluation.pairs import evaluate_pairs
 from polyrank.models.checkpoint import ARCHITECTURES
 from polyrank.models.default_base import default_base
+from polyrank.progress import quieten_libraries
 from polyrank.records import LabelledPair
 from polyrank.runtime import set_seed
 from polyrank.storage import sha256_of

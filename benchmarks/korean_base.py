@@ -21,8 +21,9 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from polyrank.cli.main import commands, quieten_libraries, run
+from polyrank.cli.main import commands, run
 from polyrank.data.files import read_json_lines
+from polyrank.progress import quieten_libraries
 
 MIN_SCORE = 3.5
 ENCODER = {"layers": 4, "width": 256, "heads": 4, "positions": 128, "vocabulary": 8000}

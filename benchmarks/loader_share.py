@@ -21,7 +21,8 @@ from unittest import mock
 
 from benchmarks.timing import machine
 from benchmarks.training_clock import training_clock
-from polyrank.cli.main import commands, quieten_libraries, run
+from polyrank.cli.main import commands, run
+from polyrank.progress import quieten_libraries
 from polyrank.training.collators.numbered import Numbered, NumberedExamples
 from polyrank.training.pretraining.collator import PretrainingCollator
 

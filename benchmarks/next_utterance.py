@@ -24,10 +24,11 @@ from typing import Any
 from benchmarks.dialogues import dev_examples, training_examples
 from benchmarks.results_store import ResultsStore, table
 from benchmarks.timing import machine
-from polyrank.cli.main import commands, quieten_libraries, run
+from polyrank.cli.main import commands, run
 from polyrank.evaluation.evaluate import evaluate
 from polyrank.models.checkpoint import ARCHITECTURES
 from polyrank.models.default_base import default_base
+from polyrank.progress import quieten_libraries
 from polyrank.runtime import set_seed
 from polyrank.training.config import TrainingConfig
 from polyrank.training.run import train

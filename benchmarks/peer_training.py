@@ -35,9 +35,9 @@ from benchmarks.results_store import ResultsStore, table
 from benchmarks.timing import machine
 from benchmarks.training_clock import TrainingClock, training_clock
 from polyrank import BiEncoder, CrossEncoder
-from polyrank.cli.main import quieten_libraries
 from polyrank.evaluation.evaluate import EvaluationResult, evaluate
 from polyrank.models.default_base import default_base
+from polyrank.progress import quieten_libraries
 from polyrank.records import Example
 from polyrank.runtime import set_seed
 from polyrank.training.config import TrainingConfig

@@ -39,7 +39,7 @@ import torch
 from benchmarks.results_store import ResultsStore, table
 from benchmarks.timing import machine
 from polyrank import BiEncoder
-from polyrank.cli.main import commands, quieten_libraries, run
+from polyrank.cli.main import commands, run
 from polyrank.data.formats import load_records
 from polyrank.models.default_base import default_base
 from polyrank.pretraining.building import open_tables
@@ -48,6 +48,7 @@ from polyrank.pretraining.pairs import Pair
 from polyrank.pretraining.statistics import sampled, second_text
 from polyrank.pretraining.tables import TablesSettings
 from polyrank.pretraining.tasks.registry import make_task
+from polyrank.progress import quieten_libraries
 from polyrank.records import Candidate, Example
 from polyrank.retrieval.lexical import BM25Index
 from polyrank.runtime import set_seed

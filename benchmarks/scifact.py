@@ -28,12 +28,12 @@ from transformers.utils import logging
 from benchmarks.results_store import ResultsStore, table
 from benchmarks.timing import machine
 from polyrank import BiEncoder, PolyEncoder
-from polyrank.cli.main import quieten_libraries
 from polyrank.data.examples import load_examples
 from polyrank.data.formats import RetrievalSet, load_records
 from polyrank.evaluation.retrieval import Rankings, judge, rerank, retrieve
 from polyrank.models.checkpoint import ARCHITECTURES
 from polyrank.models.default_base import default_base
+from polyrank.progress import quieten_libraries
 from polyrank.records import Context, Example
 from polyrank.retrieval.lexical import BM25Index
 from polyrank.runtime import set_seed

@@ -39,11 +39,11 @@ import torch
 from torch import Tensor
 
 from benchmarks.timing import interleaved, machine, median_ratio
-from polyrank.cli.main import quieten_libraries
 from polyrank.data.examples import load_examples
 from polyrank.models.bi_encoder import BiEncoder
 from polyrank.models.checkpoint import load_model
 from polyrank.products import product
+from polyrank.progress import quieten_libraries
 from polyrank.retrieval.folder_engine import FolderEngine
 from polyrank.retrieval.index import Index
 from polyrank.retrieval.search.approximate import search_approximate

@@ -19,10 +19,10 @@ from benchmarks.dialogues import dev_examples, training_examples
 from benchmarks.results_store import ResultsStore
 from benchmarks.timing import machine
 from benchmarks.training_clock import training_clock
-from polyrank.cli.main import quieten_libraries
 from polyrank.evaluation.evaluate import evaluate
 from polyrank.models.checkpoint import ARCHITECTURES
 from polyrank.models.default_base import default_base
+from polyrank.progress import quieten_libraries
 from polyrank.records import Example
 from polyrank.runtime import set_seed
 from polyrank.training.config import TrainingConfig

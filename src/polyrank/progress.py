@@ -1,18 +1,29 @@
-"""Progress bars on standard error. Silent where standard error is no terminal.
+"""Our progress bars on standard error, and silence from the libraries below.
 
-A process that works for another reports to it instead (`reporting`), and that one draws the bar.
+Nothing is drawn where standard error is not a terminal. A process that works for another reports
+to it instead (`reporting`), and that one draws the bar.
 """
 
 from __future__ import annotations
 
 import contextlib
+import os
 import sys
+import warnings
 from collections.abc import Callable, Iterator
 from contextvars import ContextVar
 from functools import partial
 
 Listener = Callable[[str, int], None]
 LISTENER: ContextVar[Listener | None] = ContextVar("LISTENER", default=None)
+QUIET = {
+    "HF_HUB_DISABLE_PROGRESS_BARS": "1",
+    "HF_HUB_DISABLE_TELEMETRY": "1",
+    "HF_HUB_VERBOSITY": "error",
+    "TOKENIZERS_PARALLELISM": "true",
+    "TRANSFORMERS_NO_ADVISORY_WARNINGS": "1",
+    "TRANSFORMERS_VERBOSITY": "error",
+}
 
 
 @contextlib.contextmanager
@@ -57,3 +68,14 @@ def bar(description: str | None, *, total: int | None = None) -> Iterator[Callab
     with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
         task = progress.add_task(description, total=total)
         yield lambda count: progress.advance(task, count)
+
+
+def quieten_libraries() -> None:
+    """Keep the bars, advice and warnings of the libraries below out of what people read.
+
+    What the user has set in the environment stays. Must come before transformers is imported.
+    """
+    for name, value in QUIET.items():
+        os.environ.setdefault(name, value)
+    if not sys.warnoptions:
+        warnings.simplefilter("ignore")

@@ -11,7 +11,6 @@ import json
 import os
 import sys
 import traceback
-import warnings
 from collections.abc import Sequence
 from typing import Any
 
@@ -31,17 +30,10 @@ from polyrank.cli.pretrain import pretrain
 from polyrank.cli.search import search
 from polyrank.cli.train import train
 from polyrank.errors import InputError, PolyrankError, UsageError, nearest
+from polyrank.progress import quieten_libraries
 
 INTERRUPTED = 130
 BROKEN_PIPE = 141
-QUIET = {
-    "HF_HUB_DISABLE_PROGRESS_BARS": "1",
-    "HF_HUB_DISABLE_TELEMETRY": "1",
-    "HF_HUB_VERBOSITY": "error",
-    "TOKENIZERS_PARALLELISM": "true",
-    "TRANSFORMERS_NO_ADVISORY_WARNINGS": "1",
-    "TRANSFORMERS_VERBOSITY": "error",
-}
 
 
 def commands() -> tuple[Command[Any], ...]:
@@ -185,14 +177,3 @@ def report(kind: str, message: str, wants_json: bool) -> None:
 def use_colour() -> bool:
     """Whether standard error is a terminal that has not been asked to stay plain."""
     return sys.stderr.isatty() and not os.environ.get("NO_COLOR")
-
-
-def quieten_libraries() -> None:
-    """Keep the bars, advice and warnings of the libraries below out of what people read.
-
-    What the user has set in the environment stays. Must come before transformers is imported.
-    """
-    for name, value in QUIET.items():
-        os.environ.setdefault(name, value)
-    if not sys.warnoptions:
-        warnings.simplefilter("ignore")
