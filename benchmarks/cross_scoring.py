@@ -18,7 +18,7 @@ from transformers import AutoModelForSequenceClassification, AutoTokenizer
 from benchmarks.texts import mixed_pairs
 from benchmarks.timing import interleaved, report
 from polyrank import CrossEncoder
-from polyrank.models.default_base import default_base
+from polyrank.models.source import default_base
 from polyrank.progress import quieten_libraries
 
 

@@ -14,7 +14,7 @@ from torch.nn.functional import cosine_similarity
 from benchmarks.texts import mixed_texts
 from benchmarks.timing import interleaved, report
 from polyrank import BiEncoder
-from polyrank.models.default_base import default_base
+from polyrank.models.source import default_base
 from polyrank.progress import quieten_libraries
 
 

@@ -34,7 +34,7 @@ from polyrank.data.formats import load_records
 from polyrank.evaluation.evaluate import evaluate
 from polyrank.evaluation.pairs import evaluate_pairs
 from polyrank.models.checkpoint import ARCHITECTURES
-from polyrank.models.default_base import default_base
+from polyrank.models.source import default_base
 from polyrank.progress import quieten_libraries
 from polyrank.records import LabelledPair
 from polyrank.runtime import set_seed

@@ -22,7 +22,7 @@ import torch
 
 from benchmarks.timing import machine
 from polyrank import BiEncoder, PolyEncoder
-from polyrank.models.default_base import default_base
+from polyrank.models.source import default_base
 from polyrank.models.two_tower import TwoTower
 from polyrank.records import Example
 from polyrank.runtime import DTYPES

@@ -27,7 +27,7 @@ from benchmarks.timing import machine
 from polyrank.cli.main import commands, run
 from polyrank.evaluation.evaluate import evaluate
 from polyrank.models.checkpoint import ARCHITECTURES
-from polyrank.models.default_base import default_base
+from polyrank.models.source import default_base
 from polyrank.progress import quieten_libraries
 from polyrank.runtime import set_seed
 from polyrank.training.config import TrainingConfig

@@ -36,7 +36,7 @@ from benchmarks.timing import machine
 from benchmarks.training_clock import TrainingClock, training_clock
 from polyrank import BiEncoder, CrossEncoder
 from polyrank.evaluation.evaluate import EvaluationResult, evaluate
-from polyrank.models.default_base import default_base
+from polyrank.models.source import default_base
 from polyrank.progress import quieten_libraries
 from polyrank.records import Example
 from polyrank.runtime import set_seed

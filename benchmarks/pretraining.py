@@ -41,7 +41,7 @@ from benchmarks.timing import machine
 from polyrank import BiEncoder
 from polyrank.cli.main import commands, run
 from polyrank.data.formats import load_records
-from polyrank.models.default_base import default_base
+from polyrank.models.source import default_base
 from polyrank.pretraining.building import open_tables
 from polyrank.pretraining.corpus.store import Corpus
 from polyrank.pretraining.pairs import Pair

@@ -32,7 +32,7 @@ from polyrank.data.examples import load_examples
 from polyrank.data.formats import RetrievalSet, load_records
 from polyrank.evaluation.retrieval import Rankings, judge, rerank, retrieve
 from polyrank.models.checkpoint import ARCHITECTURES
-from polyrank.models.default_base import default_base
+from polyrank.models.source import default_base
 from polyrank.progress import quieten_libraries
 from polyrank.records import Context, Example
 from polyrank.retrieval.lexical import BM25Index

@@ -20,7 +20,7 @@ from benchmarks.timing import machine
 from polyrank.data.examples import load_examples
 from polyrank.evaluation.evaluate import evaluate
 from polyrank.models.checkpoint import ARCHITECTURES
-from polyrank.models.default_base import default_base
+from polyrank.models.source import default_base
 from polyrank.progress import quieten_libraries
 from polyrank.records import Example
 from polyrank.runtime import set_seed

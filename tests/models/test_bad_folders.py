@@ -147,22 +147,22 @@ def test_a_folder_without_its_tokeniser(folder):
 def test_no_model_at_all(model_class, tmp_path):
     with pytest.raises(ModelError, match="There is no model at"):
         model_class.from_pretrained(tmp_path / "nothing")
-    with pytest.raises(ModelError, match=r"is no model: it has no config\.json"):
+    with pytest.raises(ModelError, match=r"is not a model: it has no config\.json"):
         model_class.from_pretrained(tmp_path)
-    with pytest.raises(ModelError, match=r"No encoder could be loaded from 'nobody/nothing'"):
+    with pytest.raises(ModelError, match=r"'nobody/nothing' is not a folder, and the hub does not"):
         model_class.from_pretrained("nobody/nothing")
 
 
 def test_load_model_wants_a_saved_model(bert, tmp_path):
     refuse(tmp_path / "nothing", "There is no model at")
-    refuse(tmp_path, "is no saved model: it has no polyrank.json")
-    refuse(bert, "is no saved model: it has no polyrank.json")
+    refuse(tmp_path, "is not a saved model: it has no polyrank.json")
+    refuse(bert, "is not a saved model: it has no polyrank.json")
 
 
 def test_an_encoder_with_damaged_weights(own_bert):
     whole = (own_bert / "model.safetensors").read_bytes()
     (own_bert / "model.safetensors").write_bytes(whole[: len(whole) // 2])
-    with pytest.raises(ModelError, match="No encoder could be loaded"):
+    with pytest.raises(ModelError, match=r"The encoder in .* could not be loaded"):
         BiEncoder.from_pretrained(own_bert)
     (own_bert / "model.safetensors").unlink()
     with pytest.raises(ModelError, match=r"model\.safetensors"):
@@ -185,13 +185,13 @@ def test_an_encoder_with_weights_of_other_shapes(own_bert):
 @pytest.mark.parametrize("text", ["{", "{}", '{"model_type": "nonesuch"}'])
 def test_an_encoder_with_a_broken_description(own_bert, text):
     (own_bert / "config.json").write_text(text)
-    with pytest.raises(ModelError, match="No encoder could be loaded"):
+    with pytest.raises(ModelError, match=r"The encoder in .* could not be loaded"):
         BiEncoder.from_pretrained(own_bert)
 
 
 def test_an_encoder_without_a_tokeniser(own_bert):
     (own_bert / "tokenizer.json").write_text("{")
-    with pytest.raises(ModelError, match="No tokeniser could be loaded"):
+    with pytest.raises(ModelError, match=r"The tokeniser in .* could not be loaded"):
         BiEncoder.from_pretrained(own_bert)
     (own_bert / "tokenizer.json").unlink()
     with pytest.raises(ModelError, match="has no vocabulary"):

@@ -8,8 +8,7 @@ from torch.nn import functional
 
 from polyrank.errors import UsageError
 from polyrank.models.cross_encoder import CrossEncoder
-from polyrank.models.interaction import InteractionHead, Sides, apart
-from polyrank.models.two_encoders import read_side_by_side
+from polyrank.models.interaction import InteractionHead, Sides, apart, read_side_by_side
 from polyrank.tokens.batching import batches, mask_of
 from tiny_encoders import TEXTS, load_variant
 

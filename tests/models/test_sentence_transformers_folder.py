@@ -213,3 +213,38 @@ def test_the_package_encodes_alike(bert, tmp_path, mode, end):
     torch.testing.assert_close(
         similarities * 0.05, theirs.similarity(expected, expected), atol=1e-5, rtol=0
     )
+
+
+def cached(monkeypatch, cache, folder, name):
+    """Put a folder into a cache of the hub, as if it had been fetched, and switch the hub off."""
+    from huggingface_hub import constants
+
+    kept = cache / f"models--{name.replace('/', '--')}"
+    (kept / "refs").mkdir(parents=True)
+    (kept / "refs" / "main").write_text("0" * 40)
+    shutil.copytree(folder, kept / "snapshots" / ("0" * 40))
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(cache))
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
+
+
+def test_a_hub_id_brings_its_pooling_like_a_folder(folder, tmp_path, monkeypatch, legacy):
+    write_modules(folder, "Transformer", "Pooling", legacy=legacy)
+    write_pooling(folder, "cls", legacy)
+    cached(monkeypatch, tmp_path / "cache", folder, "some/encoder")
+    expected = BiEncoder.from_pretrained(folder, **CPU).encode_candidates(TEXTS)
+    for model in (
+        BiEncoder.from_pretrained("some/encoder", **CPU),
+        load_model("some/encoder", **CPU),
+    ):
+        assert model.config.reduction == "first"
+        assert model.path is None
+        assert torch.equal(model.encode_candidates(TEXTS), expected)
+
+
+def test_a_hub_id_of_a_saved_model_is_that_model(bert, tmp_path, monkeypatch):
+    made = PolyEncoder.from_pretrained(bert, num_codes=4, **CPU)
+    made.save_pretrained(tmp_path / "model")
+    cached(monkeypatch, tmp_path / "cache", tmp_path / "model", "some/model")
+    model = load_model("some/model", **CPU)
+    assert isinstance(model, PolyEncoder)
+    assert model.fingerprint() == made.fingerprint()

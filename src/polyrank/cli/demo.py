@@ -66,7 +66,7 @@ def demo(options: DemoOptions, output: Output) -> None:
     """
     started = time.perf_counter()
     from polyrank.cli import demo_stages as stages
-    from polyrank.models.default_base import default_base
+    from polyrank.models.source import default_base
 
     if options.base is None:
         default_base()  # missing weights are better missed now than after the corpus

@@ -22,7 +22,7 @@ from polyrank.evaluation.sampling import with_sampled_candidates
 from polyrank.evaluation.table import ComparisonRow
 from polyrank.models.base import Model
 from polyrank.models.checkpoint import ARCHITECTURES, load_model
-from polyrank.models.default_base import default_base
+from polyrank.models.source import default_base
 from polyrank.records import Candidate, Example, Hit
 from polyrank.retrieval.index import Index
 from polyrank.runtime import set_seed

@@ -22,8 +22,7 @@ from polyrank.cli.output import Output
 from polyrank.cli.show_config import show_config
 from polyrank.config import require
 from polyrank.errors import UsageError
-from polyrank.models.config import BiEncoderConfig
-from polyrank.models.encoder_config import NewEncoderConfig
+from polyrank.models.config import BiEncoderConfig, NewEncoderConfig
 from polyrank.pretraining.tables import TablesSettings
 from polyrank.pretraining.tasks.next_sentence import NextSentenceSettings
 from polyrank.pretraining.tasks.next_utterance import NextUtteranceSettings
@@ -204,11 +203,11 @@ def look(options: PretrainOptions, drawing: Drawing, output: Output) -> None:
 
 def tokenizer_of(options: PretrainOptions, drawing: Drawing, output: Output) -> Any:
     """The tokeniser of the base, or the one that a new encoder would get."""
-    from polyrank.models.backbone import load_tokenizer
+    from polyrank.models.loading import tokenizer_of as tokenizer_of_base
     from polyrank.tokens.vocabulary import train_tokenizer
 
     if options.base is not None:
-        return load_tokenizer(options.base)
+        return tokenizer_of_base(options.base)
     output.say(making_words(options))
     lower_case = options.encoder.lower_case
     return train_tokenizer(drawing.texts(), options.encoder.vocabulary, lower_case=lower_case)

@@ -17,17 +17,18 @@ from typing import Any
 import torch
 from safetensors import SafetensorError
 from torch import Tensor, nn
-from transformers import AutoConfig, AutoModel, AutoTokenizer
+from transformers import AutoConfig, AutoModel, AutoTokenizer, BertConfig, BertModel
 from transformers.utils import logging
 
 from polyrank.errors import ModelError, UsageError
+from polyrank.models.config import NewEncoderConfig
 from polyrank.tokens.batching import Batch
 
 BACKBONE_FOLDER = "backbone"
 ROBERTAS = ("roberta", "xlm-roberta")
 """They count positions from pad_token_id + 1."""
 SIDE_BY_SIDE = ("bert", "electra", *ROBERTAS)
-"""Kinds of encoder whose layers `sides` can read two texts with."""
+"""Kinds of encoder with which `interaction` can read two texts side by side."""
 
 
 class Backbone(nn.Module):
@@ -73,25 +74,22 @@ def max_positions(config: Any) -> int | None:
     return positions - config.pad_token_id - 1  # RoBERTa counts positions from pad_token_id + 1
 
 
-def load_encoder(source: str | Path) -> nn.Module:
-    """Load the weights of an encoder from a folder or the hub, in float32.
+def load_encoder(folder: Path) -> nn.Module:
+    """Load an encoder with its weights, in float32.
 
     Raises ModelError if there is none, or if weights of the encoder itself are missing.
     """
-    source = str(source)
-    if Path(source).is_dir() and not (Path(source) / "config.json").is_file():
+    if not (folder / "config.json").is_file():
         raise ModelError(
-            f"The folder {source} is no model: it has no config.json.",
+            f"The folder {folder} is not a model: it has no config.json.",
             "Give the folder of a saved polyrank model or encoder, or a hub id.",
         )
-    if not Path(source).is_dir() and looks_like_path(source):
-        raise ModelError(f"There is no model at {source}.", "Check the path of the folder.")
     try:
-        config = AutoConfig.from_pretrained(source, trust_remote_code=False)
+        config = AutoConfig.from_pretrained(folder, trust_remote_code=False)
         model_class: Any = AutoModel._model_mapping[type(config)]
         with quiet():
             encoder, report = AutoModel.from_pretrained(
-                source,
+                folder,
                 config=config,
                 dtype=torch.float32,
                 use_safetensors=True,
@@ -102,21 +100,20 @@ def load_encoder(source: str | Path) -> nn.Module:
     except (OSError, ValueError, KeyError, RuntimeError, SafetensorError) as error:
         reason = str(error).strip().split("\n")[0].rstrip(".") or type(error).__name__
         raise ModelError(
-            f"No encoder could be loaded from {source!r}: {reason}.",
-            "Give the folder of an encoder with config.json, tokenizer and model.safetensors, or "
-            "a hub id that can be reached.",
+            f"The encoder in {folder} could not be loaded: {reason}.",
+            "Give an encoder with config.json, its tokeniser and model.safetensors.",
         ) from error
     misshapen = sorted(key[0] for key in report["mismatched_keys"])
     if misshapen:
         raise ModelError(
-            f"The weights at {source!r} have {len(misshapen)} tensors of other shapes than its "
+            f"The weights in {folder} have {len(misshapen)} tensors of other shapes than its "
             f"config.json says: {shorten(misshapen)}.",
             "The folder mixes files of two models; fetch it again.",
         )
     missing = sorted(key for key in report["missing_keys"] if not key.startswith("pooler."))
     if missing:
         raise ModelError(
-            f"The weights at {source!r} lack {len(missing)} tensors that the encoder needs: "
+            f"The weights in {folder} lack {len(missing)} tensors that the encoder needs: "
             f"{shorten(missing)}.",
             "The folder is incomplete or its config.json is another model's; fetch it again.",
         )
@@ -140,19 +137,19 @@ def build_encoder(folder: Path) -> nn.Module:
     return encoder.eval()
 
 
-def load_tokenizer(source: str | Path) -> Any:
-    """The tokeniser of a folder or hub id; raises ModelError if there is none."""
+def load_tokenizer(folder: Path) -> Any:
+    """The tokeniser in a folder. Raises ModelError if there is none."""
     try:
-        tokenizer = AutoTokenizer.from_pretrained(str(source), trust_remote_code=False)
+        tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
     except (OSError, ValueError, KeyError, TypeError) as error:
         reason = str(error).strip().split("\n")[0].rstrip(".")
         raise ModelError(
-            f"No tokeniser could be loaded from {str(source)!r}: {reason}.",
+            f"The tokeniser in {folder} could not be loaded: {reason}.",
             "Put the files of the tokeniser (tokenizer.json) beside config.json.",
         ) from error
     if len(tokenizer) <= len(set(tokenizer.all_special_ids)):  # made up for want of a file
         raise ModelError(
-            f"The tokeniser at {str(source)!r} has no vocabulary.",
+            f"The tokeniser in {folder} has no vocabulary.",
             "Put the files of the tokeniser (tokenizer.json) beside config.json.",
         )
     return tokenizer
@@ -178,12 +175,26 @@ def without_pooling(model_class: Any) -> dict[str, bool]:
     return {"add_pooling_layer": False} if takes else {}
 
 
-def looks_like_path(source: str) -> bool:
-    """Whether a name that is no folder can only have been meant as a path."""
-    return source.startswith((".", "/", "~", "\\")) or source.count("/") > 1 or not source
-
-
 def shorten(names: list[str], most: int = 5) -> str:
     """The first names of a list, and how many more there are."""
     rest = len(names) - most
     return ", ".join(names[:most]) + (f" and {rest} more" if rest > 0 else "")
+
+
+def new_encoder(config: NewEncoderConfig, tokenizer: Any) -> nn.Module:
+    """A BERT without pooling layer for a tokeniser's vocabulary, drawn as BERT's weights are.
+
+    Draw from a seed set beforehand. Attention weights are never dropped, as anywhere in polyrank.
+    """
+    form = BertConfig(
+        vocab_size=len(tokenizer),
+        hidden_size=config.width,
+        num_hidden_layers=config.layers,
+        num_attention_heads=config.heads,
+        intermediate_size=config.intermediate or 4 * config.width,
+        max_position_embeddings=config.positions,
+        attention_probs_dropout_prob=0.0,
+        pad_token_id=tokenizer.pad_token_id,
+    )
+    made: nn.Module = BertModel(form, add_pooling_layer=False)
+    return made.eval()

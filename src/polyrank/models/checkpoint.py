@@ -1,7 +1,4 @@
-"""From a folder or a hub id to a model of any architecture.
-
-The one place that knows all three architectures.
-"""
+"""From a folder or a hub id to a model. The one place that knows all three architectures."""
 
 from __future__ import annotations
 
@@ -16,6 +13,7 @@ from polyrank.models.bi_encoder import BiEncoder
 from polyrank.models.cross_encoder import CrossEncoder
 from polyrank.models.folder import DESCRIPTION, read_description
 from polyrank.models.poly_encoder import PolyEncoder
+from polyrank.models.source import local_folder
 
 ARCHITECTURES: dict[str, type[Model]] = {
     "bi": BiEncoder,
@@ -31,22 +29,20 @@ def load_model(
     dtype: str | torch.dtype = "auto",
     **settings: Any,
 ) -> Model:
-    """The saved model in a folder, whichever its architecture.
+    """The saved model of a folder or hub id, whatever its architecture.
 
-    A folder or hub id of a plain encoder or of sentence-transformers is taken as a bi-encoder
-    only if it says how it pools. Raises ModelError if there is no model.
+    A sentence-transformers model, which says how it pools, becomes a bi-encoder; a plain encoder,
+    which does not, is refused. Raises ModelError if there is no model.
     """
-    folder = Path(path)
+    folder = local_folder(path)
     description = read_description(folder)
     if description is not None:
         model_class = ARCHITECTURES[description.architecture]
-        return model_class.from_pretrained(folder, device=device, dtype=dtype, **settings)
+        return model_class.from_pretrained(path, device=device, dtype=dtype, **settings)
     if (folder / "modules.json").is_file():
-        return BiEncoder.from_pretrained(folder, device=device, dtype=dtype, **settings)
-    if not folder.exists():
-        raise ModelError(f"There is no model at {path}.", "Check the path of the folder.")
+        return BiEncoder.from_pretrained(path, device=device, dtype=dtype, **settings)
     raise ModelError(
-        f"{path} is no saved model: it has no {DESCRIPTION}.",
+        f"{path} is not a saved model: it has no {DESCRIPTION}.",
         "Give a folder that `polyrank train` or save_pretrained wrote, or that of a "
         "sentence-transformers model.",
     )

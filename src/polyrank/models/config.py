@@ -1,6 +1,6 @@
-"""What defines a score, for each architecture: saved in `polyrank.json`, flags of `train`.
+"""The settings that define a model: saved in `polyrank.json`, flags of `train` and `pretrain`.
 
-Needs no torch, so that `--help` can show it.
+Needs no torch, so that `--help` can show them.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class TwoTowerConfig:
     temperature: float = 0.05
     """The similarity is divided by it."""
     projection: int | None = None
-    """Dimension of a linear layer above the reduction; none by default."""
+    """Dimension of a linear layer above the reduction; no layer by default."""
     max_context_length: int = 128
     """Tokens of a context, special tokens included; the newest survive."""
     max_candidate_length: int = 128
@@ -96,8 +96,8 @@ class CrossEncoderConfig:
     """From the outputs to the score: one layer; or dense, tanh, out, as published rerankers; or
     token by token, from texts read as a bi-encoder reads them, with a gate between them."""
     shared_towers: bool | None = None
-    """One encoder for both texts; or one for each, which `interaction` has by itself and other
-    heads cannot have."""
+    """One encoder for both texts, or one for each. By default, `interaction` has one for each; the
+    other heads always have one for both."""
     gate: float = -6.0
     """Where the gate of `interaction` starts: what is added to the attention logits between the
     two texts. It is learnt."""
@@ -124,6 +124,33 @@ class CrossEncoderConfig:
         require(0 <= self.head_dropout < 1, "head_dropout", "from 0 to below 1", self.head_dropout)
         for name in ("max_context_length", "max_candidate_length"):
             require(getattr(self, name) > 0, name, "at least 1", getattr(self, name))
+
+
+@dataclass(frozen=True, kw_only=True)
+class NewEncoderConfig:
+    """A BERT of any size, with a vocabulary of its own."""
+
+    layers: int = 4
+    """Layers of attention."""
+    width: int = 256
+    """Width of a token's output."""
+    heads: int = 4
+    """Heads of each attention; they divide the width."""
+    intermediate: int | None = None
+    """Width between the two dense layers of a block; 4 times the width by default."""
+    positions: int = 512
+    """The most tokens of a text."""
+    vocabulary: int = 16_000
+    """The most pieces of the vocabulary, which is trained on the corpus."""
+    lower_case: bool = True
+    """Do not tell capital letters from small ones."""
+
+    def __post_init__(self) -> None:
+        for name in ("layers", "width", "heads", "positions"):
+            require(getattr(self, name) >= 1, name, "at least 1", getattr(self, name))
+        require(self.width % self.heads == 0, "width", f"a multiple of {self.heads}", self.width)
+        middle = self.intermediate
+        require(middle is None or middle >= 1, "intermediate", "at least 1", middle)
 
 
 CONFIGS: dict[str, type[BiEncoderConfig] | type[PolyEncoderConfig] | type[CrossEncoderConfig]] = {

@@ -17,9 +17,8 @@ from polyrank.models.backbone import Backbone
 from polyrank.models.base import Model, hits, refuse_bare_text
 from polyrank.models.config import CrossEncoderConfig
 from polyrank.models.heads import DenseHead, PoolerHead, ScoreHead
-from polyrank.models.interaction import InteractionHead, sides_of
+from polyrank.models.interaction import InteractionHead, read_side_by_side, sides_of
 from polyrank.models.pooling import reduce
-from polyrank.models.two_encoders import read_side_by_side
 from polyrank.records import Context, Hit
 from polyrank.tokens.batching import Batch, in_order, mask_of
 from polyrank.tokens.tokenizer import TextTokenizer, newest

@@ -1,11 +1,13 @@
-"""From one vector a pair to a score, classes or a value. Knows nothing of encoders.
+"""Layers above an encoder: from outputs to scores, classes, masked tokens. Knows no encoder.
 
-Letters: B pairs, h width of the encoder.
+Letters: B pairs, n outputs, h width of the encoder, e of its word embeddings, V tokens of the
+vocabulary.
 """
 
 from __future__ import annotations
 
 from torch import Tensor, nn
+from torch.nn import functional
 
 
 class ScoreHead(nn.Module):
@@ -63,3 +65,42 @@ class DenseHead(nn.Module):
         """(B, h) → (B, outputs)."""
         outputs: Tensor = self.layers(vectors)
         return outputs
+
+
+class MaskedHead(nn.Module):
+    """BERT's prediction of masked tokens: dense, GELU, norm, and the word embeddings themselves.
+
+    The biases begin as the logarithms of how often each token occurs, `counts` (V): begun at zero,
+    the first hundreds of steps go into nothing else (docs/log.md).
+    """
+
+    def __init__(self, width: int, embeddings: Tensor, counts: Tensor) -> None:
+        super().__init__()
+        shares = (counts + 1.0) / (counts + 1.0).sum()
+        self.dense = nn.Linear(width, embeddings.shape[1])
+        self.norm = nn.LayerNorm(embeddings.shape[1])
+        self.bias = nn.Parameter(shares.log().to(embeddings.dtype))
+        nn.init.normal_(self.dense.weight, std=0.02)
+        nn.init.zeros_(self.dense.bias)
+
+    def forward(self, outputs: Tensor, embeddings: Tensor) -> Tensor:
+        """(n, h) and the encoder's word embeddings (V, e) to logits (n, V)."""
+        inner = self.norm(functional.gelu(self.dense(outputs)))
+        return functional.linear(inner, embeddings, self.bias)
+
+
+class FollowsHead(nn.Module):
+    """BERT's next sentence prediction from the first output: dense, tanh, two classes."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.dense = nn.Linear(width, width)
+        self.out = nn.Linear(width, 2)
+        for layer in (self.dense, self.out):
+            nn.init.normal_(layer.weight, std=0.02)
+            nn.init.zeros_(layer.bias)
+
+    def forward(self, outputs: Tensor) -> Tensor:
+        """(n, h) to the logits of "does not follow" and "follows": (n, 2)."""
+        logits: Tensor = self.out(self.dense(outputs).tanh())
+        return logits

@@ -1,22 +1,29 @@
-"""Reading two texts at once from where they are read apart, and comparing them token by token.
+"""A pair read by one or two encoders with a gate between its texts, and compared token by token.
 
 A pair is laid out as its two texts alone, each with its own special tokens and positions, and the
 attention logits from one text to the other start lowered by a learnt gate. With the gate closed
-the outputs are those of the texts read apart; training opens it as far as it helps. Knows tensors
-and masks; nothing of encoders or tokenisers.
+the outputs are those of the texts read apart; training opens it as far as it helps.
 
-Letters: B pairs or contexts, N candidates, T and U tokens of a context and a candidate, h width.
+Each text may have an encoder of its own. Attention has no weights, so queries, keys and values of
+both texts meet in it whichever encoder made them; everything that has weights works on one token at
+a time. So the tokens of a batch lie one after the other, those of the contexts first, without
+padding, and are put into rows for attention alone. Knows the parts of BERT's layers, which ELECTRA
+and RoBERTa share; knows nothing of tokenisers.
+
+Letters: B pairs or contexts, N candidates, T tokens of a pair or context, U of a candidate, n of
+the batch, h width, A heads, d width of one.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
 
+from polyrank.models.backbone import Backbone
 from polyrank.tokens.batching import Batch, mask_of
 
 WEIGHTS = (10.0, 7.5, 3.75)
@@ -25,7 +32,7 @@ tokens; together about the scale, 20, of a cosine with temperature 0.05 (docs/lo
 HIDDEN = -1e30
 """Added to the logits of tokens that are not there; a number in bfloat16 too."""
 BLOCK_ROWS = 16
-"""Texts of one block of `every`: sorted by length, so that a block has little padding."""
+"""Texts of one block of `score_all`: sorted by length, so that a block has little padding."""
 KEPT_COSINES = 2**26
 """Cosines of tokens that are kept for the way back; more are worked out twice."""
 
@@ -118,7 +125,7 @@ class InteractionHead(nn.Module):
         return scores[order[0]][:, order[1]]
 
     def block(self, contexts: Tensor, candidates: Tensor) -> Tensor:
-        """`every` of a few texts: (B, T, h), (N, U, h) → (B, N)."""
+        """`score_all` of a few texts: (B, T, h), (N, U, h) → (B, N)."""
         left_mask, right_mask = contexts.any(dim=-1), candidates.any(dim=-1)
         left, right = mean(contexts, left_mask), mean(candidates, right_mask)
         cosines = torch.einsum(
@@ -147,3 +154,100 @@ def blocks(texts: Tensor) -> list[tuple[Tensor, int]]:
     lengths = texts.detach().any(dim=-1).sum(dim=1)
     order = torch.argsort(lengths, stable=True)
     return [(part, max(int(lengths[part].max()), 1)) for part in order.split(BLOCK_ROWS)]
+
+
+def read_side_by_side(first: Backbone, second: Backbone, batch: Batch, gate: Tensor) -> Tensor:
+    """The outputs of a batch of pairs: (B, T, h), zeros where there is no token.
+
+    `first` reads the contexts and `second` the candidates; they may be one and the same. Texts are
+    laid out apart, and `gate` is added to the logits between them.
+    """
+    sides = sides_of(batch)
+    order = TokenOrder(sides.context, sides.candidate)
+    one = first is second
+    readers = [(first, order.size)] if one else order.shares(first, second)
+    places, bias = apart(batch, gate)
+    ids, places = order.tokens(batch["input_ids"]), order.tokens(places)
+    counts = [count for _, count in readers]
+    encoders: list[Any] = [reader.encoder for reader, _ in readers]
+    parts = [
+        embedded(encoder, tokens, where + reader.first_place)
+        for encoder, (reader, _), tokens, where in zip(
+            encoders, readers, ids.split(counts), places.split(counts), strict=True
+        )
+    ]
+    num_heads = encoders[0].config.num_attention_heads
+    for layers in zip(*(encoder.encoder.layer for encoder in encoders), strict=True):
+        mixed = attended(layers, parts, order, bias, num_heads).split(counts)
+        parts = [
+            after_attention(layer, own, part)
+            for layer, own, part in zip(layers, mixed, parts, strict=True)
+        ]
+    return order.rows(torch.cat(parts))
+
+
+class TokenOrder:
+    """Where the tokens of both sides are in a batch; those of the contexts come first."""
+
+    def __init__(self, context: Tensor, candidate: Tensor) -> None:
+        self.shape = context.shape
+        found = [torch.nonzero(side.reshape(-1))[:, 0] for side in (context, candidate)]
+        self.counts = [len(side) for side in found]
+        self.order = torch.cat(found)  # (n,)
+
+    @property
+    def size(self) -> int:
+        """The number n of tokens."""
+        return len(self.order)
+
+    def shares(self, first: Backbone, second: Backbone) -> list[tuple[Backbone, int]]:
+        """Who reads how many of the tokens."""
+        return list(zip((first, second), self.counts, strict=True))
+
+    def tokens(self, rows: Tensor) -> Tensor:
+        """(B, T, …) → (n, …)."""
+        return rows.reshape(-1, *rows.shape[2:])[self.order]
+
+    def rows(self, tokens: Tensor) -> Tensor:
+        """(n, h) → (B, T, h), zeros elsewhere."""
+        empty = tokens.new_zeros(self.shape.numel(), tokens.shape[-1])
+        return empty.index_copy(0, self.order, tokens).view(*self.shape, -1)
+
+
+def embedded(encoder: Any, ids: Tensor, places: Tensor) -> Tensor:
+    """Ids and positions (n,) to what the first layer gets: (n, h)."""
+    segments = torch.zeros_like(ids)
+    given = {"input_ids": ids[None], "position_ids": places[None], "token_type_ids": segments[None]}
+    vectors: Tensor = encoder.embeddings(**given)[0]
+    project = getattr(encoder, "embeddings_project", None)  # ELECTRA's small ones
+    return vectors if project is None else project(vectors)
+
+
+def attended(
+    layers: tuple[Any, ...], parts: list[Tensor], order: TokenOrder, bias: Tensor, num_heads: int
+) -> Tensor:
+    """The attention of one layer over both sides: (n, h)."""
+
+    def heads(name: str) -> Tensor:
+        made = [
+            getattr(layer.attention.self, name)(part)
+            for layer, part in zip(layers, parts, strict=True)
+        ]
+        return order.rows(torch.cat(made)).unflatten(-1, (num_heads, -1)).transpose(1, 2)
+
+    query, key, value = heads("query"), heads("key"), heads("value")  # (B, A, T, d)
+    bias = bias.to(query.dtype)
+    if torch.is_grad_enabled() and query.device.type == "cpu":
+        # torch's fused attention is slow on the way back on CPUs; see docs/log.md.
+        logits = query @ key.mT * query.shape[-1] ** -0.5 + bias
+        mixed = logits.softmax(dim=-1).to(value.dtype) @ value
+    else:
+        mixed = functional.scaled_dot_product_attention(query, key, value, attn_mask=bias)
+    return order.tokens(mixed.transpose(1, 2).flatten(2))
+
+
+def after_attention(layer: Any, mixed: Tensor, before: Tensor) -> Tensor:
+    """The rest of a layer, which works on one token at a time: (n, h)."""
+    middle = layer.attention.output(mixed, before)
+    outputs: Tensor = layer.output(layer.intermediate(middle), middle)
+    return outputs

@@ -28,6 +28,7 @@ from polyrank.models.folder import (
     read_weights,
 )
 from polyrank.models.sentence_transformers import Taken, read_folder
+from polyrank.models.source import local_folder
 from polyrank.tokens.tokenizer import TextTokenizer
 
 SHAPING = (
@@ -46,31 +47,43 @@ LENGTHS = ("max_context_length", "max_candidate_length")
 
 def load(model_class: Any, source: str | Path, settings: dict[str, Any]) -> Any:
     """A model of `model_class` from any kind of source. Raises ModelError, UsageError."""
-    folder = Path(source)
-    description = read_description(folder) if folder.is_dir() else None
+    folder = local_folder(source)
+    description = read_description(folder)
     if description is None:
-        return from_encoder(model_class, source, settings)
+        return from_encoder(model_class, folder, settings)
     if description.architecture == model_class.architecture:
         return reopen(model_class, folder, description, settings)
     return derive(model_class, folder, description, settings)
 
 
-def from_encoder(model_class: Any, source: str | Path, settings: dict[str, Any]) -> Any:
+def from_encoder(model_class: Any, folder: Path, settings: dict[str, Any]) -> Any:
     """A new model around an encoder; a sentence-transformers folder brings its settings along."""
-    taken = read_folder(Path(source))
+    taken = read_folder(folder)
     known = {field.name for field in fields(CONFIGS[model_class.architecture])}
     inherited = {}
     if taken is not None:
-        source = taken.encoder
+        folder = taken.encoder
         if model_class.architecture != "cross":  # its pooling is not that of single texts
             inherited = {name: value for name, value in taken.settings.items() if name in known}
-    backbone = Backbone(load_encoder(source))
-    tokenizer = TextTokenizer(load_tokenizer(source))
+    backbone = Backbone(load_encoder(folder))
+    tokenizer = TextTokenizer(load_tokenizer(folder))
     config = settle(model_class, inherited, settings, backbone)
     model = model_class(backbone, tokenizer, config)
     take_projection(model, taken)
     model.initialise()
     return model
+
+
+def tokenizer_of(source: str | Path) -> Any:
+    """The tokeniser of `transformers` that a model from any kind of source would have.
+
+    Raises ModelError if there is none.
+    """
+    folder = local_folder(source)
+    if read_description(folder) is not None:
+        return load_tokenizer(folder / BACKBONE_FOLDER)
+    taken = read_folder(folder)
+    return load_tokenizer(folder if taken is None else taken.encoder)
 
 
 def reopen(

@@ -10,9 +10,8 @@ from typing import Any
 import torch
 
 from polyrank.config import to_mapping
-from polyrank.models.backbone import quiet
-from polyrank.models.encoder_config import NewEncoderConfig
-from polyrank.models.new_encoder import new_encoder
+from polyrank.models.backbone import new_encoder, quiet
+from polyrank.models.config import NewEncoderConfig
 from polyrank.storage import replaced_folder, write_text
 from polyrank.tokens.vocabulary import train_tokenizer
 

@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
 
-from polyrank.models.masked_head import FollowsHead, MaskedHead
+from polyrank.models.heads import FollowsHead, MaskedHead
 from polyrank.models.two_tower import TwoTower
 from polyrank.tokens.batching import Batch
 from polyrank.training import losses

@@ -4,7 +4,7 @@ from types import SimpleNamespace
 import pytest
 
 from polyrank.errors import ModelError
-from polyrank.models import default_base as module
+from polyrank.models import source as module
 
 
 def test_a_missing_package_is_named_with_its_command(monkeypatch):
