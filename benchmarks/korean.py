@@ -31,8 +31,8 @@ from benchmarks.results_store import ResultsStore, table
 from benchmarks.timing import machine
 from polyrank import BiEncoder
 from polyrank.data.formats import load_records
-from polyrank.evaluation.evaluate import evaluate
 from polyrank.evaluation.pairs import evaluate_pairs
+from polyrank.evaluation.ranking import evaluate
 from polyrank.models.checkpoint import ARCHITECTURES
 from polyrank.models.source import default_base
 from polyrank.progress import quieten_libraries

@@ -25,7 +25,7 @@ from benchmarks.dialogues import dev_examples, training_examples
 from benchmarks.results_store import ResultsStore, table
 from benchmarks.timing import machine
 from polyrank.cli.main import commands, run
-from polyrank.evaluation.evaluate import evaluate
+from polyrank.evaluation.ranking import evaluate
 from polyrank.models.checkpoint import ARCHITECTURES
 from polyrank.models.source import default_base
 from polyrank.progress import quieten_libraries

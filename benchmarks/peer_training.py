@@ -35,7 +35,7 @@ from benchmarks.results_store import ResultsStore, table
 from benchmarks.timing import machine
 from benchmarks.training_clock import TrainingClock, training_clock
 from polyrank import BiEncoder, CrossEncoder
-from polyrank.evaluation.evaluate import EvaluationResult, evaluate
+from polyrank.evaluation.ranking import EvaluationResult, evaluate
 from polyrank.models.source import default_base
 from polyrank.progress import quieten_libraries
 from polyrank.records import Example

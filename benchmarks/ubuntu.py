@@ -18,7 +18,7 @@ from typing import Any
 
 from benchmarks.timing import machine
 from polyrank.data.examples import load_examples
-from polyrank.evaluation.evaluate import evaluate
+from polyrank.evaluation.ranking import evaluate
 from polyrank.models.checkpoint import ARCHITECTURES
 from polyrank.models.source import default_base
 from polyrank.progress import quieten_libraries

@@ -19,7 +19,7 @@ from benchmarks.dialogues import dev_examples, training_examples
 from benchmarks.results_store import ResultsStore
 from benchmarks.timing import machine
 from benchmarks.training_clock import training_clock
-from polyrank.evaluation.evaluate import evaluate
+from polyrank.evaluation.ranking import evaluate
 from polyrank.models.checkpoint import ARCHITECTURES
 from polyrank.models.source import default_base
 from polyrank.progress import quieten_libraries

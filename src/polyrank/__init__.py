@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from polyrank._version import __version__
     from polyrank.errors import PolyrankError
-    from polyrank.evaluation.evaluate import evaluate
+    from polyrank.evaluation.ranking import evaluate
     from polyrank.models.bi_encoder import BiEncoder
     from polyrank.models.checkpoint import load_model
     from polyrank.models.cross_encoder import CrossEncoder

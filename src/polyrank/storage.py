@@ -56,7 +56,7 @@ def require_replaceable(path: Path, marker: str, kind: str) -> None:
 
     Call it before work whose result goes to `path`: nothing else is ever replaced.
     """
-    if not path.exists() or (path / marker).is_file():
+    if not path.exists() or (path / marker).exists():
         return
     if path.is_dir() and not any(path.iterdir()):
         return

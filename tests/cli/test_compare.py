@@ -186,7 +186,7 @@ def test_what_cannot_be_compared_is_refused(
     message = refused(capsys, *start, "--data", corpus, models["cross"])
     assert "cannot search a corpus" in message
     used = refused(capsys, *on, "bm25", "--output", str(tmp_path))
-    assert "is no folder of a comparison" in used
+    assert "is not a comparison" in used
     assert "--plot-at must be one of" in refused(capsys, *on, "bm25", "--plot-at", "7")
     assert "--sizes must be different" in refused(capsys, *on, "bm25", "--sizes", "7,7")
 
@@ -210,12 +210,12 @@ def test_ctrl_c_says_what_is_kept(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    from polyrank.evaluation.measuring import Measuring
+    from polyrank.evaluation.evaluator import Evaluator
 
     def stopped(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(Measuring, "contenders", stopped)
+    monkeypatch.setattr(Evaluator, "evaluate", stopped)
     arguments = ["compare", "bm25", "--data", examples, "--output", str(tmp_path / "out")]
     assert run([*arguments, "--num-candidates", "4"], commands()) == 130
     assert "run the same command again to go on" in capsys.readouterr().err

@@ -9,22 +9,22 @@ from rich.console import Console
 from polyrank.errors import UsageError
 from polyrank.evaluation import report
 from polyrank.evaluation.comparison import Comparison, Contender, Costs, compare
-from polyrank.evaluation.figures import QueryFigures
 from polyrank.evaluation.latency import Latency
+from polyrank.evaluation.metrics import QueryMetrics
 
 QUERIES = 120
 
 
-def figures(rate: float, seed: int, queries: int = QUERIES) -> QueryFigures:
+def figures(rate: float, seed: int, queries: int = QUERIES) -> QueryMetrics:
     hits = np.random.default_rng(seed).random(queries) < rate
-    return QueryFigures(
+    return QueryMetrics(
         ids=tuple(f"q{row}" for row in range(queries)),
         values={"recall@1": hits.astype(float), "mrr": (1.0 + hits) / 2},
         num_candidates=(20, 20),
     )
 
 
-def contender(name: str, *runs: QueryFigures, architecture: str = "bi") -> Contender:
+def contender(name: str, *runs: QueryMetrics, architecture: str = "bi") -> Contender:
     sources = tuple(f"{name}-{row}" for row in range(len(runs)))
     costs = Costs(
         parameters=22_713_216,

@@ -10,9 +10,8 @@ from fake_models import FakeCross, FakeTwoTower
 from torch import Tensor
 
 from polyrank.errors import UsageError
-from polyrank.evaluation import latency, memory_search
-from polyrank.evaluation.latency import Latency, measure_latency
-from polyrank.evaluation.memory_search import VectorSearch
+from polyrank.evaluation import latency
+from polyrank.evaluation.latency import Latency, VectorSearch, measure_latency
 from polyrank.evaluation.table import ComparisonRow, markdown_table, terminal_table
 from polyrank.records import Candidate
 from polyrank.retrieval.lexical import BM25Index
@@ -62,17 +61,17 @@ def test_many_candidates_are_searched_exactly(monkeypatch: pytest.MonkeyPatch) -
     contexts = torch.randn(2, 5, 16, generator=generator)
     expected = poly_scores(contexts, vectors).topk(10)
     for can_multiply in (True, False):
-        monkeypatch.setattr(memory_search, "can_multiply_int8", lambda: can_multiply)  # noqa: B023
+        monkeypatch.setattr(latency, "can_multiply_int8", lambda: can_multiply)  # noqa: B023
         for screened in (0.0, 1.0):  # seconds of a screen in 8 bits, against half a second
             times = {torch.int8: screened, torch.float32: 0.5}
-            monkeypatch.setattr(memory_search, "seconds", lambda dtype, *_: times[dtype])  # noqa: B023
+            monkeypatch.setattr(latency, "seconds", lambda dtype, *_: times[dtype])  # noqa: B023
             found = VectorSearch(vectors, "basic").best(contexts, 10)
             assert [ranked.rows for ranked in found] == expected.indices.tolist()
 
 
 def test_a_search_is_timed_beyond_what_is_scored_whole(monkeypatch: pytest.MonkeyPatch) -> None:
     model: Any = FakeTwoTower()
-    model.attention = "basic"
+    model.attention, model.device = "basic", torch.device("cpu")
     searched: list[int] = []
     best = VectorSearch.best
 

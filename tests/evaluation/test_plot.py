@@ -11,8 +11,8 @@ import pytest
 from polyrank.errors import MissingExtraError, UsageError
 from polyrank.evaluation import plot
 from polyrank.evaluation.comparison import Comparison, Contender, Costs, compare
-from polyrank.evaluation.figures import QueryFigures
 from polyrank.evaluation.latency import Latency
+from polyrank.evaluation.metrics import QueryMetrics
 
 KINDS = ("bm25", "bi", "poly", "poly", "poly", "poly", "cross")
 NAMES = ("bm25", "bi", "poly-16", "poly-64", "poly-360", "poly-64, distilled $x$", "cross")
@@ -26,7 +26,7 @@ def crowded() -> Comparison:
     for name, kind, milliseconds, hits in zip(NAMES, KINDS, TIMES, HITS, strict=True):
         values = [1.0] * hits + [0.0] * (160 - hits)
         ids = tuple(map(str, range(160)))
-        run = QueryFigures.from_json(
+        run = QueryMetrics.from_json(
             {"ids": ids, "values": {"recall@1": values}, "num_candidates": [20, 20]}
         )
         latency = Latency(

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from polyrank.errors import DataError, MissingExtraError, UsageError
-from polyrank.evaluation.evaluate import evaluate
+from polyrank.evaluation.ranking import evaluate
 from polyrank.records import Example
 from polyrank.retrieval.lexical import BM25Index
 from polyrank.retrieval.lexical_config import BM25Config

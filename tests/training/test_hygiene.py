@@ -10,7 +10,7 @@ from safetensors.torch import load_file
 
 from polyrank import BiEncoder, CrossEncoder, load_model
 from polyrank.errors import DataError, MissingExtraError, ModelError, TrainingError, UsageError
-from polyrank.evaluation.sampling import with_sampled_candidates
+from polyrank.evaluation.tasks import with_sampled_candidates
 from polyrank.records import Example, LabelledPair
 from polyrank.runtime import set_seed
 from polyrank.training.config import TrainingConfig

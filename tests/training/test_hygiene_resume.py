@@ -9,7 +9,7 @@ import torch
 
 from polyrank import BiEncoder, CrossEncoder
 from polyrank.errors import StorageError
-from polyrank.evaluation.sampling import with_sampled_candidates
+from polyrank.evaluation.tasks import with_sampled_candidates
 from polyrank.records import Example, LabelledPair
 from polyrank.runtime import set_seed
 from polyrank.training.config import TrainingConfig

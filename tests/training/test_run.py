@@ -11,7 +11,7 @@ import torch
 from polyrank import BiEncoder, CrossEncoder, PolyEncoder, load_model
 from polyrank.data.examples import write_examples
 from polyrank.errors import DataError, TrainingError, UsageError
-from polyrank.evaluation.sampling import with_sampled_candidates
+from polyrank.evaluation.tasks import with_sampled_candidates
 from polyrank.records import Example
 from polyrank.runtime import set_seed
 from polyrank.training.config import TrainingConfig

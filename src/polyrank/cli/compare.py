@@ -14,13 +14,17 @@ from polyrank.cli.options import option, positional
 from polyrank.cli.output import Output
 from polyrank.config import require
 from polyrank.errors import DataError, UsageError
+from polyrank.storage import require_replaceable
 
 if TYPE_CHECKING:
     from polyrank.evaluation.comparison import Comparison
-    from polyrank.evaluation.measuring import Entry
+    from polyrank.evaluation.evaluator import Entry
     from polyrank.evaluation.tasks import Task
 
 RESULT, PAGE, PER_QUERY, PLOT = "comparison.json", "comparison.md", "per-query.jsonl", "comparison"
+EVALUATIONS = "evaluations"
+"""The folder of kept results inside that of a comparison."""
+
 PLOTTED = 1000
 
 
@@ -111,7 +115,7 @@ def compare(options: CompareOptions, output: Output) -> None:
     per-query.jsonl and a plot of quality against latency, comparison.png and .svg.
     """
     named = parse_models(options.models)
-    require_folder(options.output)
+    require_replaceable(options.output, EVALUATIONS, "a comparison")
     if options.plotted is not None:
         from polyrank.evaluation.plot import require_matplotlib
 
@@ -119,23 +123,23 @@ def compare(options: CompareOptions, output: Output) -> None:
     task = load_task(options, output)
 
     from polyrank.evaluation import comparison as evaluation
-    from polyrank.evaluation.kept import KEPT, Store
-    from polyrank.evaluation.measuring import Entry, Measuring, MeasuringSettings
+    from polyrank.evaluation.evaluator import Entry, Evaluator, EvaluatorSettings
+    from polyrank.jobs import Results
 
-    settings = MeasuringSettings(
+    settings = EvaluatorSettings(
         sizes=options.sizes if options.latency else (),
         time_limit=options.time_limit,
         rerank_top=options.rerank_top,
     )
-    measuring = Measuring(
+    evaluator = Evaluator(
         task,
         lambda source: load(Path(source), options),
-        Store(options.output / KEPT),
+        Results(options.output / EVALUATIONS),
         settings,
         say=output.say,
     )
     entries = [Entry(name=name, sources=sources) for name, sources in named.items()]
-    contenders = measuring.contenders(entries, retriever=options.retriever)
+    contenders = evaluator.evaluate(entries, retriever=options.retriever)
     found = evaluation.compare(contenders, metric=options.metric, seed=options.seed)
     write(options, found, output, about(options, task, entries))
 
@@ -166,27 +170,13 @@ def parse_models(given: tuple[str, ...]) -> dict[str, tuple[str, ...]]:
     return named
 
 
-def require_folder(path: Path) -> None:
-    """Raise UsageError unless `path` is free, empty or the folder of a comparison."""
-    from polyrank.evaluation.kept import KEPT
-
-    if not path.exists() or (path.is_dir() and (path / KEPT).is_dir()):
-        return
-    if not path.is_dir() or any(path.iterdir()):
-        raise UsageError(
-            f"{path} exists and is no folder of a comparison.",
-            "Choose another output, or move it away.",
-        )
-
-
 def load_task(options: CompareOptions, output: Output) -> Task:
     """What the models are compared on; candidates are drawn once for all models."""
     records = load_records(options.data, options, split=options.split, say=output.say)
 
     from polyrank.data.formats.beir import RetrievalSet
     from polyrank.data.formats.registry import first_queries
-    from polyrank.evaluation.sampling import with_sampled_candidates
-    from polyrank.evaluation.tasks import RankingTask, RetrievalTask
+    from polyrank.evaluation.tasks import RankingTask, RetrievalTask, with_sampled_candidates
     from polyrank.records import Example
 
     if isinstance(records, RetrievalSet):

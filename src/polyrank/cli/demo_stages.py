@@ -16,10 +16,10 @@ from typing import Any
 from polyrank.data.candidates import read_candidates
 from polyrank.data.examples import load_examples, write_examples
 from polyrank.errors import DataError
-from polyrank.evaluation.evaluate import evaluate
 from polyrank.evaluation.latency import measure_latency
-from polyrank.evaluation.sampling import with_sampled_candidates
+from polyrank.evaluation.ranking import evaluate
 from polyrank.evaluation.table import ComparisonRow
+from polyrank.evaluation.tasks import with_sampled_candidates
 from polyrank.models.base import Model
 from polyrank.models.checkpoint import ARCHITECTURES, load_model
 from polyrank.models.source import default_base

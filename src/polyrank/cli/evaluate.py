@@ -101,13 +101,13 @@ def evaluate_examples(options: EvaluateOptions, everything: list[Example], outpu
     """Rank the candidates of examples."""
     examples = with_candidates(options, everything, output)
 
-    from polyrank.evaluation import evaluate as evaluation
+    from polyrank.evaluation import ranking
     from polyrank.evaluation.tasks import RankingTask, require_ranking
 
     task = RankingTask(examples=examples, ks=options.ks)
     model = task.lexical() if options.model == BM25 else load(Path(options.model), options)
     require_ranking(model, options.model)
-    result = evaluation.evaluate(model, examples, ks=options.ks, progress=True)
+    result = ranking.evaluate(model, examples, ks=options.ks, progress=True)
     write_per_query(options.output, result.per_query.rows())
     fewest = result.num_candidates[0]
     left_out = [k for k in options.ks if k not in result.recall]
@@ -122,7 +122,7 @@ def with_candidates(
     options: EvaluateOptions, everything: list[Example], output: Output
 ) -> list[Example]:
     """The examples, with candidates drawn from the whole file for those that have none."""
-    from polyrank.evaluation.sampling import with_sampled_candidates
+    from polyrank.evaluation.tasks import with_sampled_candidates
 
     examples = everything[: options.limit]
     if all(example.candidates is not None for example in examples):

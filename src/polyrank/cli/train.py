@@ -260,7 +260,7 @@ def load_dev(options: TrainOptions, output: Output) -> Records:
     """The dev records, examples with candidates or labelled pairs."""
     from polyrank.cli import data
     from polyrank.data.formats.beir import RetrievalSet
-    from polyrank.evaluation.sampling import with_sampled_candidates
+    from polyrank.evaluation.tasks import with_sampled_candidates
 
     if options.dev is None:
         return []

@@ -15,8 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from polyrank.errors import UsageError, nearest
-from polyrank.evaluation.figures import QueryFigures, label_of
 from polyrank.evaluation.latency import Latency
+from polyrank.evaluation.metrics import QueryMetrics, label_of
 from polyrank.evaluation.significance import (
     Interval,
     bootstrap_intervals,
@@ -46,7 +46,7 @@ class Contender:
     name: str
     architecture: str
     sources: tuple[str, ...]
-    runs: tuple[QueryFigures, ...]
+    runs: tuple[QueryMetrics, ...]
     costs: Costs = field(default_factory=Costs)
 
     def averaged(self, metric: str) -> NDArray[np.float64]:
@@ -212,6 +212,6 @@ def check(contenders: Sequence[Contender]) -> None:
                 )
 
 
-def runs_of(contenders: Sequence[Contender]) -> list[QueryFigures]:
+def runs_of(contenders: Sequence[Contender]) -> list[QueryMetrics]:
     """The runs of all models."""
     return [run for each in contenders for run in each.runs]

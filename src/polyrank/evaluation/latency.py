@@ -13,17 +13,21 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import cycle, islice
-from typing import Any
+from typing import Protocol, runtime_checkable
 
 import torch
 from torch import Tensor
 
 from polyrank.errors import UsageError
-from polyrank.evaluation.memory_search import VectorSearch
-from polyrank.evaluation.rankers import Ranker, TwoTowerRanker
+from polyrank.evaluation.ranking import Ranker, TwoTowerRanker
+from polyrank.products import can_multiply_int8
 from polyrank.records import Candidate, Context
 from polyrank.retrieval.lexical import BM25Index
-from polyrank.scoring.blockwise import top_k
+from polyrank.retrieval.search.exact import seconds
+from polyrank.scoring.best import Best, Ranked, RowNumbers
+from polyrank.scoring.blockwise import BLOCK_ROWS, Block, best_rows, norms_of, top_k
+from polyrank.scoring.poly import Attention
+from polyrank.scoring.screen import Rows, quantised
 
 ENCODED_TEXTS = 256
 """So many candidates are encoded and then repeated: the time of a score depends on no value."""
@@ -49,6 +53,14 @@ class Latency:
     def __str__(self) -> str:
         shown = float(f"{self.milliseconds:.3g}") if self.extrapolated else self.milliseconds
         return f"{'~' if self.extrapolated else ''}{shown:,.{1 if shown < 100 else 0}f}"
+
+
+@runtime_checkable
+class SearchableRanker(TwoTowerRanker, Protocol):
+    """A two-tower model whose vectors an exact search can take."""
+
+    attention: Attention
+    device: torch.device
 
 
 def measure_latency(
@@ -116,17 +128,18 @@ def vector_asker(
     model: TwoTowerRanker, candidate_texts: Sequence[str], size: int
 ) -> Callable[[Context], object]:
     """The asker of a model with candidate vectors."""
-    attention: Any = getattr(model, "attention", None)
-    device = getattr(model, "device", torch.device("cpu"))
-    device = device if device.type == "cuda" else torch.device("cpu")
     vectors = model.encode_candidates(candidate_texts[: min(ENCODED_TEXTS, size)])
     repeated = vectors.repeat(-(-size // len(vectors)), 1)[:size].contiguous()  # (N, d)
-    if size <= SCORED_WHOLE or attention is None:
+    searchable = model if isinstance(model, SearchableRanker) else None
+    on_gpu = searchable is not None and searchable.device.type == "cuda"
+    device = searchable.device if searchable is not None and on_gpu else torch.device("cpu")
+    if size <= SCORED_WHOLE or searchable is None:
         cached = repeated.to(device)
         return lambda context: model.score(
             model.encode_contexts([context]).to(device), cached
         ).cpu()
-    if device.type == "cuda":
+    attention = searchable.attention
+    if on_gpu:
         cached = spread(repeated).to(device)
         return lambda context: top_k(model.encode_contexts([context]), cached, SEARCHED, attention)
     search = VectorSearch(spread(repeated), attention)
@@ -158,3 +171,40 @@ def time_queries(
         if now - started + seconds[-1] > limit:
             break
     return seconds
+
+
+class VectorSearch:
+    """Candidates (N, d), float32, screened in 8 bits where that is cheaper on this machine."""
+
+    def __init__(self, vectors: Tensor, attention: Attention) -> None:
+        self.vectors = vectors
+        self.attention = attention
+        self.sketches: list[Block] | None = None
+        self.whole = [
+            Block(start, Rows(part, None, norms_of(part), None)) for start, part in self.parts()
+        ]
+
+    def parts(self) -> list[tuple[int, Tensor]]:
+        """The blocks, each with its first row."""
+        starts = range(0, len(self.vectors), BLOCK_ROWS)
+        return [(start, self.vectors[start : start + BLOCK_ROWS]) for start in starts]
+
+    def best(self, contexts: Tensor, k: int) -> list[Ranked]:
+        """The best k for each context (B, m, d); ties by the larger row."""
+        keepers = [Best(k, lambda row: row) for _ in contexts]
+        return best_rows(contexts, self.attention, self.blocks(contexts), self.gather, keepers)
+
+    def blocks(self, contexts: Tensor) -> list[Block]:
+        """What is screened: the cheaper of the sketches and the vectors themselves."""
+        if not can_multiply_int8():
+            return self.whole
+        shape = (contexts.shape[1], contexts.shape[2], torch.get_num_threads())
+        if seconds(torch.int8, *shape) > seconds(torch.float32, *shape):
+            return self.whole
+        if self.sketches is None:
+            self.sketches = [Block(start, quantised(part)) for start, part in self.parts()]
+        return self.sketches
+
+    def gather(self, rows: RowNumbers) -> Tensor:
+        """The vectors of some rows: (n,) → (n, d)."""
+        return self.vectors[torch.from_numpy(rows)]

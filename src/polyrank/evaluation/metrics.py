@@ -1,4 +1,4 @@
-"""Ranking metrics of scores with one right candidate. Arrays only: knows no models and no texts.
+"""Ranking metrics, query by query. Arrays and names only: knows no models and no texts.
 
 Ties are scored at chance: each metric is its expected value over a random order of the candidates
 that tie with the gold one. So a constant scorer gets exactly what guessing gets: recall@k = k / C.
@@ -9,13 +9,80 @@ Letters: C candidates of an example, E examples; `above` candidates score more t
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from polyrank.errors import ModelError
+
+RETRIEVAL_LABELS = {"ndcg@10": "nDCG@10", "recall@100": "R@100", "mrr@10": "MRR@10", "map": "MAP"}
+"""Metrics of retrieval by name, and as people write them; the first is the one to compare by."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class QueryMetrics:
+    """The values (n,) of n queries for each metric; the first metric is the one to compare by."""
+
+    ids: tuple[str, ...]
+    values: dict[str, NDArray[np.float64]]
+    num_candidates: tuple[int, int]
+    """The fewest and the most candidates that a query ranks."""
+
+    @property
+    def candidates_text(self) -> str:
+        """C as one prints it: `20`, or `5–20` where it varies."""
+        fewest, most = self.num_candidates
+        return f"{fewest:,}" if fewest == most else f"{fewest:,}–{most:,}"
+
+    def means(self) -> dict[str, float]:
+        """The mean of each metric over the queries."""
+        return {name: float(values.mean()) for name, values in self.values.items()}
+
+    def labels(self) -> dict[str, str]:
+        """The metrics as people write them: `R@1/20`, `MRR`, `nDCG@10`."""
+        return {name: label_of(name, self.candidates_text) for name in self.values}
+
+    def rows(self) -> Iterator[dict[str, Any]]:
+        """One JSON-ready mapping a query."""
+        for row, identifier in enumerate(self.ids):
+            own = {name: float(values[row]) for name, values in self.values.items()}
+            yield {"query": identifier, **own}
+
+    def to_json(self) -> dict[str, Any]:
+        """JSON-ready, with every value."""
+        return {
+            "ids": list(self.ids),
+            "values": {name: values.tolist() for name, values in self.values.items()},
+            "num_candidates": list(self.num_candidates),
+        }
+
+    @classmethod
+    def from_json(cls, record: dict[str, Any]) -> QueryMetrics:
+        """What `to_json` gave; raises KeyError, TypeError or ValueError for anything else."""
+        fewest, most = record["num_candidates"]
+        metrics = cls(
+            ids=tuple(record["ids"]),
+            values={
+                name: np.array(values, dtype=np.float64)
+                for name, values in record["values"].items()
+            },
+            num_candidates=(int(fewest), int(most)),
+        )
+        if any(values.shape != (len(metrics.ids),) for values in metrics.values.values()):
+            raise ValueError("every metric needs one value a query")
+        return metrics
+
+
+def label_of(metric: str, candidates_text: str) -> str:
+    """A metric as people write it."""
+    if metric in RETRIEVAL_LABELS:
+        return RETRIEVAL_LABELS[metric]
+    if metric.startswith("recall@"):
+        return f"R@{metric.removeprefix('recall@')}/{candidates_text}"
+    return metric.upper()
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -16,7 +16,7 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 
 from polyrank.errors import DataError, ModelError, UsageError
-from polyrank.evaluation.rankers import Ranker, TwoTowerRanker
+from polyrank.evaluation.ranking import Ranker, TwoTowerRanker
 from polyrank.records import Context, LabelledPair
 
 AT_ONCE = 4096
@@ -86,14 +86,14 @@ def evaluate_pairs(model: Ranker, pairs: Sequence[LabelledPair]) -> dict[str, fl
     """
     if not pairs:
         raise DataError("There are no pairs to evaluate on.", "Give at least one pair.")
-    return figures(score_pairs(model, pairs), pairs)
+    return pair_metrics(score_pairs(model, pairs), pairs)
 
 
-def figures(scores: torch.Tensor, pairs: Sequence[LabelledPair]) -> dict[str, float]:
-    """The figures of scores (n,) or logits (n, L) of the pairs. Raises as `evaluate_pairs`."""
+def pair_metrics(scores: torch.Tensor, pairs: Sequence[LabelledPair]) -> dict[str, float]:
+    """The metrics of scores (n,) or logits (n, L) of the pairs. Raises as `evaluate_pairs`."""
     if not bool(torch.isfinite(scores).all()):
         raise ModelError(
-            "The model scored a pair with something that is no number.",
+            "The model scored a pair with something that is not a number.",
             "The weights are probably broken: train with a lower learning rate, or load another "
             "checkpoint.",
         )

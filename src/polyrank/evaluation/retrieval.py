@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 import numpy as np
 
 from polyrank.errors import DataError, MissingExtraError, ModelError, UsageError
-from polyrank.evaluation.figures import RETRIEVAL_LABELS, QueryFigures
-from polyrank.evaluation.rankers import PairRanker, TwoTowerRanker
+from polyrank.evaluation.metrics import RETRIEVAL_LABELS, QueryMetrics
+from polyrank.evaluation.ranking import PairRanker, TwoTowerRanker
 from polyrank.progress import bar
 from polyrank.records import Candidate, Context, Hit
 from polyrank.retrieval.pipeline import require_reranker
@@ -50,7 +50,7 @@ def evaluate_retrieval(
     rerank_top: int = 100,
     depth: int = DEPTH,
     progress: bool = False,
-) -> QueryFigures:
+) -> QueryMetrics:
     """Search the corpus for every judged query and measure each ranking of `depth` documents.
 
     With a `reranker`, the best `rerank_top` are put into its order and the others stay below them.
@@ -144,7 +144,7 @@ def rerank(
     return reranked
 
 
-def judge(rankings: Mapping[str, Sequence[str]], data: RetrievalSet) -> QueryFigures:
+def judge(rankings: Mapping[str, Sequence[str]], data: RetrievalSet) -> QueryMetrics:
     """The measures of each judged query; one that finds nothing has zeros."""
     import ir_measures
 
@@ -162,7 +162,7 @@ def judge(rankings: Mapping[str, Sequence[str]], data: RetrievalSet) -> QueryFig
     for found in ir_measures.iter_calc(list(named.values()), judgements, run):
         values[names[found.measure]][places[found.query_id]] = found.value
     size = len(data.corpus)
-    return QueryFigures(ids=tuple(queries), values=values, num_candidates=(size, size))
+    return QueryMetrics(ids=tuple(queries), values=values, num_candidates=(size, size))
 
 
 def judged(data: RetrievalSet) -> dict[str, Context]:

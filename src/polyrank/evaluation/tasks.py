@@ -1,22 +1,24 @@
-"""What models are compared on: examples with candidates, or a retrieval set. Each model alike.
+"""What models are compared on: examples with candidates, or a retrieval set.
 
-A task knows its texts, its identity and how a model is measured on it; it loads no model and keeps
-no result.
+A task knows its texts, its identity and how a model is evaluated on it. It loads no model and
+keeps no result.
 """
 
 from __future__ import annotations
 
-import hashlib
-import json
+import dataclasses
+import random
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from polyrank.errors import UsageError
-from polyrank.evaluation.evaluate import evaluate
-from polyrank.evaluation.figures import QueryFigures, figures_of
+from polyrank.errors import DataError, UsageError
+from polyrank.evaluation.metrics import QueryMetrics
+from polyrank.evaluation.ranking import evaluate
 from polyrank.evaluation.retrieval import judged
+from polyrank.jobs import digest_of
+from polyrank.models.cross_encoder import CrossEncoder
 from polyrank.records import Candidate, Context, Example
 
 if TYPE_CHECKING:
@@ -36,8 +38,8 @@ class RankingTask:
 
     @cached_property
     def digest(self) -> str:
-        """The SHA-256 of all that a result depends on, beside the model."""
-        return digest_of("ranking", self.ks, map(repr, self.examples))
+        """The SHA-256 of everything that a result depends on besides the model."""
+        return digest_of(("ranking", self.ks, *self.examples))
 
     @property
     def num_queries(self) -> int:
@@ -66,9 +68,9 @@ class RankingTask:
         texts = self.different_texts()
         return BM25Index.build([Candidate(str(row), text) for row, text in enumerate(texts)])
 
-    def measure(self, model: Any, *, progress: bool = False) -> QueryFigures:
+    def evaluate(self, model: Any, *, progress: bool = False) -> QueryMetrics:
         """Rank every example's candidates."""
-        return figures_of(evaluate(model, self.examples, ks=self.ks, progress=progress))
+        return evaluate(model, self.examples, ks=self.ks, progress=progress).query_metrics()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,10 +81,10 @@ class RetrievalTask:
 
     @cached_property
     def digest(self) -> str:
-        """The SHA-256 of all that a result depends on, beside the model."""
+        """The SHA-256 of everything that a result depends on besides the model."""
         data = self.data
         parts = (data.corpus, data.queries.items(), data.judgements.items())
-        return digest_of("retrieval", data.split, (repr(each) for part in parts for each in part))
+        return digest_of(("retrieval", data.split, *(each for part in parts for each in part)))
 
     @property
     def num_queries(self) -> int:
@@ -109,23 +111,57 @@ class RetrievalTask:
 Task = RankingTask | RetrievalTask
 
 
-def architecture_of(model: Any) -> str:
-    """`bi`, `poly` or `cross`, or `bm25` for what has words and no settings of a model."""
-    return str(getattr(getattr(model, "config", None), "architecture", "bm25"))
-
-
 def require_ranking(model: Any, name: str) -> None:
     """Raise UsageError for a model whose scores are classes."""
-    if getattr(getattr(model, "config", None), "task", None) == "classify":
+    if isinstance(model, CrossEncoder) and model.config.task == "classify":
         raise UsageError(
             f"{name} tells classes apart, where a model that ranks was expected.",
             "Evaluate it on labelled pairs, or leave it out.",
         )
 
 
-def digest_of(kind: str, settings: object, parts: Iterable[str]) -> str:
-    """A digest of texts in their order."""
-    digest = hashlib.sha256(json.dumps([kind, settings]).encode())
-    for part in parts:
-        digest.update(f"{len(part)}:{part}".encode("utf-8", "surrogatepass"))
-    return digest.hexdigest()
+def with_sampled_candidates(
+    examples: Sequence[Example],
+    num_candidates: int = 20,
+    seed: int = 0,
+    *,
+    pool: Iterable[str] | None = None,
+) -> list[Example]:
+    """Examples with `num_candidates` candidates each; those that have candidates keep them.
+
+    Distractors are distinct texts of `pool`, by default the responses of `examples`, and never the
+    text of the response itself. The first examples get the same candidates however many follow, as
+    long as the pool is the same. Raises UsageError for fewer than two candidates and DataError
+    where the pool is too small.
+    """
+    if num_candidates < 2:
+        raise UsageError(
+            f"num_candidates must be at least 2, got {num_candidates}.",
+            "Ask for the response and at least one distractor.",
+        )
+    responses = (example.response for example in examples) if pool is None else pool
+    texts = list(dict.fromkeys(responses))
+    generator = random.Random(seed)
+    return [
+        example
+        if example.candidates is not None
+        else sample_candidates(example, texts, num_candidates, generator)
+        for example in examples
+    ]
+
+
+def sample_candidates(
+    example: Example, texts: Sequence[str], num_candidates: int, generator: random.Random
+) -> Example:
+    """One example with candidates, its response at a random place among them."""
+    drawn = generator.sample(range(len(texts)), min(num_candidates, len(texts)))
+    distractors = [texts[i] for i in drawn if texts[i] != example.response][: num_candidates - 1]
+    if len(distractors) < num_candidates - 1:
+        raise DataError(
+            f"{num_candidates - 1} distractors for each response were asked for, but there are "
+            f"only {len(texts)} different responses.",
+            "Ask for fewer candidates, give more examples, or give every example its candidates.",
+        )
+    gold = generator.randrange(num_candidates)
+    candidates = (*distractors[:gold], example.response, *distractors[gold:])
+    return dataclasses.replace(example, candidates=candidates, gold=gold)

@@ -9,9 +9,8 @@ import torch
 from torch import Tensor
 
 from polyrank.errors import DataError, UsageError, nearest
-from polyrank.evaluation.evaluate import evaluate
-from polyrank.evaluation.pairs import evaluate_pairs, has_classes
-from polyrank.evaluation.pairs import figures as pair_figures
+from polyrank.evaluation.pairs import evaluate_pairs, has_classes, pair_metrics
+from polyrank.evaluation.ranking import evaluate
 from polyrank.models.base import Model
 from polyrank.records import Example, LabelledPair
 from polyrank.tokens.batching import in_order
@@ -93,7 +92,7 @@ def of_pairs(
 
     def measure(model: Model) -> dict[str, float]:
         if classes and own_classifier:
-            return pair_figures(classify(setup, dev), dev)
+            return pair_metrics(classify(setup, dev), dev)
         ranker: Any = model
         return evaluate_pairs(ranker, dev)
 

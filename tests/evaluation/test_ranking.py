@@ -9,10 +9,9 @@ import torch
 from fake_models import ConstantCross, FakeCross, FakeTwoTower
 
 from polyrank.errors import DataError, ModelError, UsageError
-from polyrank.evaluation import rankers
-from polyrank.evaluation.evaluate import evaluate
-from polyrank.evaluation.rankers import score_candidates
-from polyrank.evaluation.sampling import with_sampled_candidates
+from polyrank.evaluation import ranking
+from polyrank.evaluation.ranking import evaluate, score_candidates
+from polyrank.evaluation.tasks import with_sampled_candidates
 from polyrank.records import Example
 
 
@@ -34,7 +33,7 @@ def test_every_text_is_encoded_once() -> None:
 def test_scores_do_not_depend_on_how_they_are_gathered(
     monkeypatch: pytest.MonkeyPatch, limit: int
 ) -> None:
-    monkeypatch.setattr(rankers, "GATHERED_NUMBERS", limit)
+    monkeypatch.setattr(ranking, "GATHERED_NUMBERS", limit)
     model = FakeTwoTower()
     examples = make_examples(num_candidates=5) + make_examples(num_candidates=3)
     for example, scores in zip(examples, score_candidates(model, examples), strict=True):

@@ -9,8 +9,8 @@ from polyrank.errors import DataError, ModelError, UsageError
 from polyrank.evaluation.pairs import (
     accuracy,
     evaluate_pairs,
-    figures,
     mean_ranks,
+    pair_metrics,
     pearson,
     score_pairs,
     spearman,
@@ -69,7 +69,7 @@ def test_classes_meet_a_model_with_classes(bert):
 
 
 def test_what_is_no_number_is_refused():
-    with pytest.raises(ModelError, match="no number"):
-        figures(torch.tensor([0.5, torch.nan, 1.0, 2.0]), PAIRS)
+    with pytest.raises(ModelError, match="not a number"):
+        pair_metrics(torch.tensor([0.5, torch.nan, 1.0, 2.0]), PAIRS)
     with pytest.raises(DataError, match="no pairs"):
         evaluate_pairs(None, [])
