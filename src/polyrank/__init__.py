@@ -46,7 +46,7 @@ _HOMES = {
     "PolyrankError": "errors",
     "RetrieveRerank": "retrieval.pipeline",
     "__version__": "_version",
-    "evaluate": "evaluation.evaluate",
+    "evaluate": "evaluation.ranking",
     "load_model": "models.checkpoint",
 }
 
