@@ -40,7 +40,7 @@ from polyrank.records import LabelledPair
 from polyrank.runtime import set_seed
 from polyrank.storage import sha256_of
 from polyrank.training.config import TrainingConfig
-from polyrank.training.objective_config import ObjectiveConfig
+from polyrank.training.objectives.registry import ObjectiveConfig
 from polyrank.training.run import train
 
 Plan = tuple[str, ...]

@@ -27,8 +27,7 @@ from polyrank.models.two_tower import TwoTower
 from polyrank.records import Example
 from polyrank.runtime import DTYPES
 from polyrank.training.config import TrainingConfig
-from polyrank.training.objective_config import ObjectiveConfig
-from polyrank.training.objectives import build
+from polyrank.training.objectives.registry import ObjectiveConfig, build
 from polyrank.training.run import prepare
 from polyrank.training.step import gradient_step
 

@@ -23,7 +23,7 @@ from benchmarks.timing import machine
 from benchmarks.training_clock import training_clock
 from polyrank.cli.main import commands, run
 from polyrank.progress import quieten_libraries
-from polyrank.training.collators.numbered import Numbered, NumberedExamples
+from polyrank.training.objectives.batches import Item, TrainingSet
 from polyrank.training.pretraining.collator import PretrainingCollator
 
 
@@ -65,19 +65,19 @@ def main() -> None:
         given += ["--layers", str(options.layers), "--width", str(options.width)]
         given += ["--heads", str(max(options.width // 64, 1))]
     drawing, reading = Stopwatch(), Stopwatch()
-    draw: Any = NumberedExamples.__getitem__
+    draw: Any = TrainingSet.__getitem__
     read: Any = PretrainingCollator.__call__
 
-    def drawn(self: Any, place: int) -> Numbered:
+    def drawn(self: Any, place: int) -> Item:
         return drawing.around(draw)(self, place)
 
-    def collated(self: Any, step: Sequence[Numbered]) -> dict[str, Any]:
+    def collated(self: Any, step: Sequence[Item]) -> dict[str, Any]:
         return reading.around(read)(self, step)
 
     with (
         tempfile.TemporaryDirectory() as folder,
         training_clock() as clock,
-        mock.patch.object(NumberedExamples, "__getitem__", drawn),
+        mock.patch.object(TrainingSet, "__getitem__", drawn),
         mock.patch.object(PretrainingCollator, "__call__", collated),
     ):
         if code := run([*given, "--output", str(Path(folder) / "encoder")], commands()):

@@ -26,7 +26,7 @@ from polyrank.progress import quieten_libraries
 from polyrank.records import Example
 from polyrank.runtime import set_seed
 from polyrank.training.config import TrainingConfig
-from polyrank.training.objective_config import ObjectiveConfig
+from polyrank.training.objectives.registry import ObjectiveConfig
 from polyrank.training.run import train
 
 SET = "ubuntu_irc"

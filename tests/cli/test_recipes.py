@@ -13,7 +13,7 @@ from polyrank.config import coerce, field_types
 from polyrank.errors import UsageError
 from polyrank.models.config import CONFIGS
 from polyrank.training.config import without_effect
-from polyrank.training.objective_config import OBJECTIVES, TASKS
+from polyrank.training.objectives.registry import OBJECTIVES, TASKS
 from polyrank.training.recipes import RECIPES, find
 
 EVERY = [(name, arch) for name, recipe in RECIPES.items() for arch in recipe.architectures]

@@ -3,9 +3,9 @@
 from polyrank.pretraining.pairs import Pair
 from polyrank.tokens.masking_config import MaskingConfig
 from polyrank.training.config import TrainingConfig
-from polyrank.training.objective_config import ObjectiveConfig
+from polyrank.training.objectives.registry import ObjectiveConfig
 from polyrank.training.pretraining.config import PretrainingConfig
-from polyrank.training.pretraining.records import CorpusPairs
+from polyrank.training.pretraining.corpora import CorpusPairs
 from polyrank.training.pretraining.setup import build_pretraining
 from tiny_encoders import WORDS, load_variant
 

@@ -7,8 +7,7 @@ from corpus_cases import pretraining_of
 
 from polyrank.records import Example, LabelledPair
 from polyrank.training.config import TrainingConfig
-from polyrank.training.objective_config import ObjectiveConfig
-from polyrank.training.objectives import build
+from polyrank.training.objectives.registry import ObjectiveConfig, build
 from polyrank.training.step import gradient_step
 from tiny_encoders import LONG, WORDS, load_variant
 

@@ -6,13 +6,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from polyrank.records import Example
-from polyrank.training.collators import (
+from polyrank.training.losses import in_batch_softmax
+from polyrank.training.objectives.batches import (
     CrossCollator,
-    Numbered,
-    NumberedExamples,
+    Item,
+    TrainingSet,
     TwoTowerCollator,
 )
-from polyrank.training.losses import in_batch_softmax
 from tiny_encoders import LONG, TEXTS, WORDS, load_variant
 
 EXAMPLES = [Example(context=f"how do i {word}", response=word) for word in WORDS[15:35]]
@@ -35,7 +35,7 @@ def cross(bert):
 
 
 def numbered(examples, places=None):
-    dataset = NumberedExamples(examples)
+    dataset = TrainingSet(examples)
     return [dataset[place] for place in (range(len(dataset)) if places is None else places)]
 
 
@@ -51,9 +51,9 @@ def rows_of(batches):
 
 
 def test_examples_know_their_places():
-    dataset = NumberedExamples(EXAMPLES)
+    dataset = TrainingSet(EXAMPLES)
     assert len(dataset) == 20
-    assert dataset[7] == Numbered(7, EXAMPLES[7])
+    assert dataset[7] == Item(7, EXAMPLES[7])
 
 
 def test_each_text_of_a_step_is_encoded_once(bi):
@@ -179,7 +179,7 @@ def test_seeds_and_epochs_draw_differently(cross):
     step = numbered(EXAMPLES, range(6))
     drawn = pairs_of(collate_cross(cross, EXAMPLES), step)
     assert pairs_of(collate_cross(cross, EXAMPLES, seed=1), step) != drawn
-    dataset = NumberedExamples(EXAMPLES)
+    dataset = TrainingSet(EXAMPLES)
     dataset.set_epoch(1)
     later = pairs_of(collate_cross(cross, EXAMPLES), [dataset[place] for place in range(6)])
     assert [group[0] for group in later] == [group[0] for group in drawn]

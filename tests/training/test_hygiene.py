@@ -16,7 +16,7 @@ from polyrank.runtime import set_seed
 from polyrank.training.config import TrainingConfig
 from polyrank.training.logs import log_text
 from polyrank.training.model_card import Provenance
-from polyrank.training.objective_config import ObjectiveConfig
+from polyrank.training.objectives.registry import ObjectiveConfig
 from polyrank.training.run import train
 from polyrank.training.trainer import RankingTrainer, has_diverged
 from polyrank.training.work import holding, work_folder

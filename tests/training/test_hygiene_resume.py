@@ -13,7 +13,7 @@ from polyrank.evaluation.tasks import with_sampled_candidates
 from polyrank.records import Example, LabelledPair
 from polyrank.runtime import set_seed
 from polyrank.training.config import TrainingConfig
-from polyrank.training.objective_config import ObjectiveConfig
+from polyrank.training.objectives.registry import ObjectiveConfig
 from polyrank.training.run import train
 from polyrank.training.work import last_checkpoint, work_folder
 

@@ -10,8 +10,7 @@ from polyrank.cli.main import commands, run
 from polyrank.data.examples import write_examples
 from polyrank.errors import UsageError
 from polyrank.training.config import TrainingConfig
-from polyrank.training.objective_config import ObjectiveConfig
-from polyrank.training.objectives import build
+from polyrank.training.objectives.registry import ObjectiveConfig, build
 from tiny_encoders import load_variant, scores_of
 
 

@@ -15,16 +15,16 @@ from polyrank.errors import DataError, UsageError
 from polyrank.records import Example, LabelledPair
 from polyrank.training import losses
 from polyrank.training.config import TrainingConfig
-from polyrank.training.objective_config import (
+from polyrank.training.objectives.registry import (
     OBJECTIVES,
     RECORDS,
     ObjectiveConfig,
     ObjectiveName,
     automatic,
+    build,
     chosen,
     without_effect,
 )
-from polyrank.training.objectives import build
 from polyrank.training.step import uses_cache
 from tiny_encoders import VARIANTS, load_variant
 

@@ -14,7 +14,7 @@ from polyrank.models.bi_encoder import BiEncoder
 from polyrank.models.cross_encoder import CrossEncoder
 from polyrank.tokens.batching import batches
 from polyrank.training.config import TrainingConfig
-from polyrank.training.objective_config import ObjectiveConfig
+from polyrank.training.objectives.registry import ObjectiveConfig
 from polyrank.training.pretraining import objective as objective_module
 from polyrank.training.pretraining.collator import document, fitted
 from polyrank.training.pretraining.config import PretrainingConfig

@@ -23,7 +23,7 @@ from polyrank.retrieval.lexical_config import BM25Config
 from polyrank.training import processes
 from polyrank.training.config import TrainingConfig
 from polyrank.training.negatives.config import NegativesConfig
-from polyrank.training.objective_config import ObjectiveConfig
+from polyrank.training.objectives.registry import ObjectiveConfig
 
 if TYPE_CHECKING:
     from polyrank.records import Example, LabelledPair

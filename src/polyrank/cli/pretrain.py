@@ -34,7 +34,7 @@ from polyrank.training.pretraining.config import PretrainingConfig, TaskSettings
 from polyrank.training.recipes import PRETRAINING, find
 
 if TYPE_CHECKING:
-    from polyrank.training.pretraining.drawing import Drawing
+    from polyrank.training.pretraining.corpora import Drawing
 
 NEW = {"projection": 512, "learning_rate": 5e-4}
 """What a new encoder begins with, unless something else is asked for."""
@@ -164,7 +164,7 @@ def target_of(options: PretrainOptions) -> Path:
 def open_corpora(options: PretrainOptions) -> Drawing:
     """The tables of the corpora, built where they are not there yet, with all that tasks need."""
     from polyrank.pretraining.corpus.store import Corpus
-    from polyrank.training.pretraining.drawing import Drawing
+    from polyrank.training.pretraining.corpora import Drawing
 
     drawing = Drawing(
         [Corpus.open(path) for path in options.corpus],
@@ -223,7 +223,7 @@ def load_base(options: PretrainOptions, drawing: Drawing, device: str, output: O
     from polyrank.models.bi_encoder import BiEncoder
     from polyrank.models.folder import DESCRIPTION
     from polyrank.runtime import set_seed
-    from polyrank.training.pretraining.drawing import base_folder
+    from polyrank.training.pretraining.corpora import base_folder
     from polyrank.training.pretraining.new_base import make_base
 
     base = options.base
@@ -263,8 +263,8 @@ def run(options: PretrainOptions, drawing: Drawing, model: Any, output: Output) 
     """Train, and say what came of it."""
     import shutil
 
-    from polyrank.training.objective_config import ObjectiveConfig
-    from polyrank.training.pretraining.drawing import base_folder
+    from polyrank.training.objectives.registry import ObjectiveConfig
+    from polyrank.training.pretraining.corpora import base_folder
     from polyrank.training.run import count_steps, train
 
     batch = options.training.batch_size

@@ -31,7 +31,7 @@ from polyrank.models.config import (
 from polyrank.training import processes
 from polyrank.training.config import TrainingConfig
 from polyrank.training.model_card import Provenance
-from polyrank.training.objective_config import ObjectiveConfig
+from polyrank.training.objectives.registry import ObjectiveConfig
 from polyrank.training.recipes import RECIPES, find
 
 if TYPE_CHECKING:
@@ -290,7 +290,7 @@ def load_base(options: TrainOptions, device: str, output: Output) -> Any:
 
 def is_pairs(records: Records) -> bool:
     """Whether the records are labelled pairs."""
-    from polyrank.training.objective_config import records_of
+    from polyrank.training.objectives.registry import records_of
 
     return records_of(records) == "pairs"
 
@@ -306,7 +306,7 @@ def settings_of(options: TrainOptions, output: Output) -> dict[str, Any]:
 
 def warn_of_idle(options: TrainOptions, examples: Records, model: Any, output: Output) -> None:
     """Warn of settings that have no effect beside the others. Raises UsageError as `chosen`."""
-    from polyrank.training import objective_config
+    from polyrank.training.objectives import registry as objective_config
 
     kind = (getattr(model.config, name, None) for name in ("task", "head"))
     name = objective_config.chosen(options.objective, options.arch, examples, *kind)

@@ -15,9 +15,9 @@ from polyrank.models.base import Model
 from polyrank.records import Example, LabelledPair
 from polyrank.tokens.batching import in_order
 from polyrank.training import losses
-from polyrank.training.collators.numbered import Numbered
 from polyrank.training.config import RANKING, TrainingConfig
-from polyrank.training.objectives import Setup
+from polyrank.training.objectives.batches import Item
+from polyrank.training.objectives.registry import Setup
 from polyrank.training.objectives.two_tower import PairClassification
 
 Measure = Callable[[Model], dict[str, float]]
@@ -105,7 +105,7 @@ def classify(setup: Setup, pairs: Sequence[LabelledPair]) -> Tensor:
     module: Any = setup.module
     logits = []
     for start in range(0, len(pairs), AT_ONCE):
-        numbered = [Numbered(place, one) for place, one in enumerate(pairs[start:][:AT_ONCE])]
+        numbered = [Item(place, one) for place, one in enumerate(pairs[start:][:AT_ONCE])]
         step = move(setup.collator(numbered), module.model.device)
         encoded = {
             part: in_order([module.encode(part, batch) for batch in step[part]], step[part])

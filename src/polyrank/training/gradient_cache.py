@@ -21,14 +21,14 @@ from torch import Tensor
 
 from polyrank.models.base import Model
 from polyrank.tokens.batching import Batch, in_order
-from polyrank.training.objectives.objective import Objective, present
+from polyrank.training.objectives.module import TrainingModule, present
 
 Autocast = Callable[[], AbstractContextManager[Any]]
 CPU_SHARE, DEVICE_SHARE = 0.25, 0.5
 """The share of the memory that the graphs of a plain step may take."""
 
 
-def cached_backward(objective: Objective, step: dict[str, Any], autocast: Autocast) -> Tensor:
+def cached_backward(objective: TrainingModule, step: dict[str, Any], autocast: Autocast) -> Tensor:
     """Add the gradients of the step's loss, and return the loss, with one batch's graph at a time.
 
     Equal to the plain step in value and gradient, up to the rounding of sums.
@@ -88,7 +88,7 @@ class RandomState:
             torch.mps.set_rng_state(self.states[1])
 
 
-def is_worthwhile(objective: Objective, step: Mapping[str, Any], bytes_per_value: int) -> bool:
+def is_worthwhile(objective: TrainingModule, step: Mapping[str, Any], bytes_per_value: int) -> bool:
     """Whether the graphs of a plain step would take more than their share of the memory.
 
     A step of two batches or less gains nothing. Depends on the step and the machine alone, so that

@@ -21,8 +21,8 @@ from polyrank.training.config import TrainingConfig
 from polyrank.training.figures import Records
 from polyrank.training.logs import LOG, by_number, log_text
 from polyrank.training.model_card import CARD, Card, Data, Provenance, processor
-from polyrank.training.objective_config import ObjectiveConfig, records_of
-from polyrank.training.pretraining.records import CorpusPairs
+from polyrank.training.objectives.registry import ObjectiveConfig, records_of
+from polyrank.training.pretraining.corpora import CorpusPairs
 from polyrank.training.processes import count
 
 RECORD = "training.json"

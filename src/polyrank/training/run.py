@@ -28,9 +28,8 @@ from polyrank.training.figures import Measure, measure_of
 from polyrank.training.freezing import freeze, rescale
 from polyrank.training.logs import LOG, JsonLog, Say, StepClock, Teller, TensorBoardLog
 from polyrank.training.model_card import Provenance
-from polyrank.training.objective_config import ObjectiveConfig
-from polyrank.training.objectives import Setup, build
-from polyrank.training.pretraining.records import CorpusPairs
+from polyrank.training.objectives.registry import ObjectiveConfig, Setup, build
+from polyrank.training.pretraining.corpora import CorpusPairs
 from polyrank.training.pretraining.setup import build_pretraining
 from polyrank.training.result import RECORD, Run, TrainingResult, summarise
 from polyrank.training.trainer import RankingTrainer

@@ -15,7 +15,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from polyrank.training.gather import add_up, num_processes
 from polyrank.training.gradient_cache import cached_backward, is_worthwhile
-from polyrank.training.objectives.objective import Objective
+from polyrank.training.objectives.module import TrainingModule
 
 Autocast = Callable[[], AbstractContextManager[Any]]
 
@@ -23,14 +23,14 @@ Autocast = Callable[[], AbstractContextManager[Any]]
 def gradient_step(module: nn.Module, step: dict[str, Any], *, autocast: Autocast) -> Tensor:
     """Add the gradients of the step's loss to those of the parameters; returns the loss: ().
 
-    `module` is an `Objective`, or one inside DistributedDataParallel. `step` lies on its device.
+    `module` is a `TrainingModule`, or one inside DistributedDataParallel; `step` is on its device.
     With several processes, the step is that of all their batches together, and every process ends
     with the same gradients and the same loss. `autocast` makes the context that encoders run in; do
     not enter it around this call.
     """
     wrapped = isinstance(module, DistributedDataParallel)
     objective: Any = module.module if wrapped else module
-    assert isinstance(objective, Objective)
+    assert isinstance(objective, TrainingModule)
     synchronised: AbstractContextManager[Any] = nullcontext()
     if isinstance(module, DistributedDataParallel):
         synchronised = module.no_sync()  # gradients are added up here, and not averaged
@@ -58,7 +58,7 @@ def gradient_step(module: nn.Module, step: dict[str, Any], *, autocast: Autocast
     return loss
 
 
-def uses_cache(objective: Objective, step: dict[str, Any], autocast: Autocast) -> bool:
+def uses_cache(objective: TrainingModule, step: dict[str, Any], autocast: Autocast) -> bool:
     """Whether a step goes through the gradient cache."""
     choice = objective.settings.gradient_cache
     if choice != "auto":

@@ -25,8 +25,8 @@ from polyrank.models.base import Model
 from polyrank.records import Example, LabelledPair
 from polyrank.storage import exclusive, write_text
 from polyrank.training.config import TrainingConfig
-from polyrank.training.objective_config import ObjectiveConfig
-from polyrank.training.pretraining.records import CorpusPairs
+from polyrank.training.objectives.registry import ObjectiveConfig
+from polyrank.training.pretraining.corpora import CorpusPairs
 from polyrank.training.processes import gather, rank
 
 RUN = "run.json"

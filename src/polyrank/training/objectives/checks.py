@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from polyrank.errors import DataError, UsageError
 from polyrank.records import Example, LabelledPair
 from polyrank.training.config import TrainingConfig
-from polyrank.training.objective_config import ObjectiveConfig, ObjectiveName
+from polyrank.training.objectives.registry import ObjectiveConfig, ObjectiveName
 
 
 def check_examples(

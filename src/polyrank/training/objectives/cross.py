@@ -15,12 +15,12 @@ from polyrank.models.cross_encoder import CrossEncoder
 from polyrank.tokens.batching import Batch, mask_of
 from polyrank.training import losses
 from polyrank.training.gather import num_processes
-from polyrank.training.objective_config import ObjectiveConfig, ObjectiveName
-from polyrank.training.objectives.objective import Objective
+from polyrank.training.objectives.module import TrainingModule
+from polyrank.training.objectives.registry import ObjectiveConfig, ObjectiveName
 from polyrank.training.objectives.two_tower import distilled, everyones, everyones_texts
 
 
-class CrossObjective(Objective):
+class CrossObjective(TrainingModule):
     """Scores pairs: (n,), or (n, L) for classes."""
 
     parts = ("pairs",)
@@ -34,7 +34,7 @@ class CrossObjective(Objective):
         return scores
 
 
-class CrossInBatch(Objective):
+class CrossInBatch(TrainingModule):
     """The in-batch softmax of a cross-encoder that can read texts apart.
 
     Its gate has no part in this: the texts of a step are encoded once each, and every context is

@@ -18,14 +18,14 @@ from polyrank.models.two_tower import TwoTower
 from polyrank.tokens.batching import Batch, in_order, mask_of
 from polyrank.training import losses
 from polyrank.training.gather import gather_rows, num_processes
-from polyrank.training.objective_config import ObjectiveConfig
-from polyrank.training.objectives.objective import Objective
+from polyrank.training.objectives.module import TrainingModule
+from polyrank.training.objectives.registry import ObjectiveConfig
 
 LOGITS_AT_ONCE = 2**24
 """Inner products of a poly-encoder that are kept for the way back; more are worked out twice."""
 
 
-class TwoTowerObjective(Objective):
+class TwoTowerObjective(TrainingModule):
     """Encodes contexts and candidates; `raw` vectors are neither normalised nor scaled."""
 
     parts: ClassVar[tuple[str, ...]] = ("contexts", "candidates")
@@ -191,7 +191,7 @@ class Distillation(TwoTowerObjective):
 
 
 def distilled(
-    objective: Objective, scores: Tensor, step: dict[str, Any], *, margins: bool
+    objective: TrainingModule, scores: Tensor, step: dict[str, Any], *, margins: bool
 ) -> Tensor:
     """The share of a loss that brings scores (B, C) to the teacher's."""
     present = step["own"] >= 0

@@ -20,11 +20,10 @@ from polyrank.records import Context
 from polyrank.tokens.batching import batches
 from polyrank.tokens.masking import Masking
 from polyrank.tokens.tokenizer import newest
-from polyrank.training.collators.numbered import Numbered
-from polyrank.training.collators.two_tower import TwoTowerTexts
 from polyrank.training.gather import text_identity
+from polyrank.training.objectives.batches import Item, TwoTowerTexts
 from polyrank.training.pretraining.config import PretrainingConfig
-from polyrank.training.pretraining.records import is_in_batch
+from polyrank.training.pretraining.corpora import is_in_batch
 
 ABSENT = -100
 """The label of what is not to be predicted."""
@@ -48,7 +47,7 @@ class PretrainingCollator:
         self.masking = masking
         self.seed = seed
 
-    def __call__(self, step: Sequence[Numbered]) -> dict[str, Any]:
+    def __call__(self, step: Sequence[Item]) -> dict[str, Any]:
         """`contexts`, `candidates` and `joined`: batches cut by length, of which any may be none;
         `identities`, `context_texts`, `texts` and `log_frequencies` as in `TwoTowerCollator`;
         `wanted` (B, 4) and `answers` (U, 64): keys, filled up with numbers that match nothing;
@@ -79,7 +78,7 @@ class PretrainingCollator:
             "answers": keys([pair.answers for pair in documents], ANSWERS, -2),
         }
 
-    def masked(self, step: Sequence[Numbered]) -> dict[str, Any]:
+    def masked(self, step: Sequence[Item]) -> dict[str, Any]:
         """Pairs read as one text, some of their tokens masked."""
         assert self.masking is not None
         pairs: list[Pair] = [numbered.example for numbered in step]
@@ -102,7 +101,7 @@ class PretrainingCollator:
         follows = [ABSENT if pair.label is None else pair.label for pair in pairs]
         return {"joined": made, "labels": labels, "follows": torch.tensor(follows)}
 
-    def draws(self, numbered: Numbered, length: int) -> Tensor:
+    def draws(self, numbered: Item, length: int) -> Tensor:
         """What decides over the tokens of a pair, whatever else stands in the step: (T, 3)."""
         seed = numbered.draw(self.seed).getrandbits(62)
         return torch.rand(length, 3, generator=torch.Generator().manual_seed(seed))

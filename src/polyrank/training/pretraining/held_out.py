@@ -15,8 +15,8 @@ from polyrank.models.base import Model
 from polyrank.pretraining.pairs import Pair
 from polyrank.records import Context
 from polyrank.tokens.batching import in_order
-from polyrank.training.collators.numbered import Numbered
 from polyrank.training.figures import move
+from polyrank.training.objectives.batches import Item
 from polyrank.training.pretraining.collator import (
     ABSENT,
     ANSWERS,
@@ -25,8 +25,8 @@ from polyrank.training.pretraining.collator import (
     document,
     keys,
 )
+from polyrank.training.pretraining.corpora import CorpusPairs, is_in_batch
 from polyrank.training.pretraining.objective import Pretraining, accidental
-from polyrank.training.pretraining.records import CorpusPairs, is_in_batch
 
 METRIC = "held_out"
 """The mean over the tasks of recall@1, of masked tokens that are right, and of right answers."""
@@ -96,7 +96,7 @@ def read_as_one(
     """The shares of masked tokens, and of answers to whether the second follows, that are right."""
     tokens, answers = [], []
     for start in range(0, len(pairs), AT_ONCE):
-        numbered = [Numbered(start + n, pair) for n, pair in enumerate(pairs[start:][:AT_ONCE])]
+        numbered = [Item(start + n, pair) for n, pair in enumerate(pairs[start:][:AT_ONCE])]
         step = move(collator(numbered), module.model.device)
         outputs = in_order([module.encode("joined", one) for one in step["joined"]], step["joined"])
         masked = step["labels"] != ABSENT

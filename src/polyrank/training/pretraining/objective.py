@@ -18,7 +18,7 @@ from polyrank.models.two_tower import TwoTower
 from polyrank.tokens.batching import Batch
 from polyrank.training import losses
 from polyrank.training.gather import total
-from polyrank.training.objective_config import ObjectiveConfig
+from polyrank.training.objectives.registry import ObjectiveConfig
 from polyrank.training.objectives.two_tower import TwoTowerObjective, everyones, everyones_texts
 from polyrank.training.pretraining.collator import ABSENT
 

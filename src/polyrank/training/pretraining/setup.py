@@ -12,15 +12,14 @@ from polyrank.models.base import Model
 from polyrank.models.bi_encoder import BiEncoder
 from polyrank.pretraining.pairs import Pair
 from polyrank.tokens.masking import Masking
-from polyrank.training.collators.numbered import NumberedExamples
 from polyrank.training.config import TrainingConfig
 from polyrank.training.figures import Measure
-from polyrank.training.objective_config import ObjectiveConfig
-from polyrank.training.objectives import Setup
+from polyrank.training.objectives.batches import TrainingSet
+from polyrank.training.objectives.registry import ObjectiveConfig, Setup
 from polyrank.training.pretraining.collator import PretrainingCollator, document
+from polyrank.training.pretraining.corpora import CorpusPairs
 from polyrank.training.pretraining.held_out import measure_of_corpus
 from polyrank.training.pretraining.objective import Pretraining
-from polyrank.training.pretraining.records import CorpusPairs
 
 COUNTED = 2000
 """Pairs whose tokens are counted, for the prediction of masked ones to begin with."""
@@ -52,7 +51,7 @@ def build_pretraining(
     tokens = some_tokens(model, records if masks else [])
     module = Pretraining(model, objective, tokens=tokens, seed=training.seed)
     measure, metric = measure_of_corpus(module, collator, records)
-    dataset = NumberedExamples(records)
+    dataset = TrainingSet(records)
     setup = Setup(objective="in_batch_softmax", module=module, collator=collator, dataset=dataset)
     return setup, measure, metric
 

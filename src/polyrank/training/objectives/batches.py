@@ -1,4 +1,8 @@
-"""The steps of bi- and poly-encoders.
+"""Records to the batches of one training step, each text tokenised and encoded once.
+
+Know the models' tokenisers and lengths; know nothing of losses. What is drawn for a record depends
+on the seed, the epoch and its place in the training set alone, so that a resumed run, and several
+processes instead of one, draw the same.
 
 Letters: B contexts, N candidates of the step, U different ones, C candidates of each context,
 n pairs.
@@ -7,9 +11,10 @@ n pairs.
 from __future__ import annotations
 
 import math
+import random
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -18,11 +23,57 @@ from polyrank.models.cross_encoder import CrossEncoder
 from polyrank.models.two_tower import TwoTower
 from polyrank.records import Context, Example
 from polyrank.tokens.batching import Batch, batches
-from polyrank.training.collators.numbered import Numbered, drawn_responses
 from polyrank.training.gather import text_identity
 
 ABSENT = -1
 """The row of a candidate that a context with fewer candidates does not have."""
+
+
+class Item(NamedTuple):
+    """A record, its place in the training set, and the epoch that it is read in."""
+
+    place: int
+    example: Any
+    epoch: int = 0
+
+    def draw(self, seed: int) -> random.Random:
+        """What draws for this record in this epoch, whatever else stands in the step."""
+        return random.Random(f"{seed}:{self.epoch}:{self.place}")
+
+
+class TrainingSet(torch.utils.data.Dataset[Item]):
+    """Records by their place. `set_epoch` changes what is drawn for them."""
+
+    def __init__(self, examples: Sequence[Any]) -> None:
+        self.examples = examples
+        self.epoch = 0
+
+    def __len__(self) -> int:
+        return len(self.examples)
+
+    def __getitem__(self, place: int) -> Item:
+        return Item(place, self.examples[place], self.epoch)
+
+    def set_epoch(self, epoch: int) -> None:
+        """Say which epoch is read from now on, counted from 0."""
+        self.epoch = epoch
+
+
+def responses_of(examples: Sequence[Example]) -> list[str]:
+    """The different responses of a training set, in its order."""
+    return list(dict.fromkeys(example.response for example in examples))
+
+
+def drawn_responses(
+    pool: Sequence[str], response: str, count: int, draw: random.Random
+) -> list[str]:
+    """`count` texts of the pool that are not the response; it must hold another one."""
+    chosen: list[str] = []
+    while len(chosen) < count:
+        text = draw.choice(pool)
+        if text != response:
+            chosen.append(text)
+    return chosen
 
 
 class TwoTowerTexts:
@@ -69,17 +120,17 @@ class TwoTowerCollator:
         self.seed = seed
         self.log_frequencies = log_frequencies
 
-    def __call__(self, step: Sequence[Numbered]) -> dict[str, Any]:
+    def __call__(self, step: Sequence[Item]) -> dict[str, Any]:
         """`contexts` and `candidates`: batches cut by length; `identities` (N,): the row of each
         column's text among the candidates, responses first, then negatives; `context_texts` (B,)
         and `texts` (U,): numbers that are equal for equal texts in every process;
         `log_frequencies` (U,). With a teacher, `teacher_contexts` and `teacher_candidates` are the
         same texts as it reads them.
         """
-        examples: list[Example] = [numbered.example for numbered in step]
+        examples: list[Example] = [item.example for item in step]
         columns = [example.response for example in examples]
-        for numbered in step:
-            columns += self.negatives(numbered)
+        for item in step:
+            columns += self.negatives(item)
         rows = {text: row for row, text in enumerate(dict.fromkeys(columns))}
         made: dict[str, Any] = {
             "contexts": self.read.contexts([example.context for example in examples]),
@@ -95,13 +146,13 @@ class TwoTowerCollator:
             made["teacher_candidates"] = self.taught.candidates(list(rows))
         return made
 
-    def negatives(self, numbered: Numbered) -> list[str]:
+    def negatives(self, item: Item) -> list[str]:
         """The example's own wrong responses, then drawn ones."""
-        example: Example = numbered.example
+        example: Example = item.example
         own = list(example.negatives)
         if self.extra_negatives == 0:
             return own
-        draw = numbered.draw(self.seed)
+        draw = item.draw(self.seed)
         return own + drawn_responses(self.pool, example.response, self.extra_negatives, draw)
 
 
@@ -125,12 +176,12 @@ class OwnCandidatesCollator:
     def __init__(self, model: TwoTower, token_budget: int) -> None:
         self.read = TwoTowerTexts(model, token_budget)
 
-    def __call__(self, step: Sequence[Numbered]) -> dict[str, Any]:
+    def __call__(self, step: Sequence[Item]) -> dict[str, Any]:
         """`contexts` and `candidates`: batches cut by length; `own` (B, C): the rows of each
         context's candidates, the response first, filled up with −1; `teacher` (B, C): the
         teacher's scores, where the examples have them, filled up with 0.
         """
-        examples: list[Example] = [numbered.example for numbered in step]
+        examples: list[Example] = [item.example for item in step]
         candidates = [(example.response, *example.negatives) for example in examples]
         different = dict.fromkeys(text for texts in candidates for text in texts)
         rows = {text: row for row, text in enumerate(different)}
@@ -150,11 +201,11 @@ class TwoTowerPairCollator:
     def __init__(self, model: TwoTower, token_budget: int) -> None:
         self.read = TwoTowerTexts(model, token_budget)
 
-    def __call__(self, step: Sequence[Numbered]) -> dict[str, Any]:
+    def __call__(self, step: Sequence[Item]) -> dict[str, Any]:
         """`contexts` and `candidates`: batches cut by length; `first` and `second` (n,): the rows
         of each pair's texts; `labels` (n,).
         """
-        pairs = [numbered.example for numbered in step]
+        pairs = [item.example for item in step]
         first = {text: row for row, text in enumerate(dict.fromkeys(p.first for p in pairs))}
         second = {text: row for row, text in enumerate(dict.fromkeys(p.second for p in pairs))}
         return {
@@ -170,3 +221,92 @@ def filled(rows: Sequence[Sequence[float]], fill: float) -> Tensor:
     """Rows of different lengths as one tensor: (B, C)."""
     width = max(len(row) for row in rows)
     return torch.tensor([[*row, *[fill] * (width - len(row))] for row in rows])
+
+
+class CrossPairs:
+    """Pairs of texts to batches of token ids, as the model reads them."""
+
+    def __init__(self, model: CrossEncoder, token_budget: int) -> None:
+        self.model = model
+        self.token_budget = token_budget
+
+    def pairs(self, contexts: Sequence[Context], candidates: Sequence[str]) -> list[Batch]:
+        """Pairs cut by length."""
+        ids, segments = self.model.encode_pairs(contexts, candidates)
+        pad_id = self.model.tokenizer.pad_id
+        return batches(ids, pad_id, segments=segments, budget=self.token_budget)
+
+
+class CrossCollator(CrossPairs):
+    """Each context with its response and wrong ones, of the example or drawn."""
+
+    def __init__(
+        self,
+        model: CrossEncoder,
+        examples: Sequence[Example],
+        num_negatives: int,
+        token_budget: int,
+        seed: int,
+    ) -> None:
+        super().__init__(model, token_budget)
+        self.pool = responses_of(examples)
+        self.num_negatives = num_negatives
+        self.seed = seed
+
+    def __call__(self, step: Sequence[Item]) -> dict[str, Any]:
+        """`pairs`: batches cut by length of the B · C pairs, each context's response first."""
+        contexts: list[Context] = []
+        candidates: list[str] = []
+        for item in step:
+            example: Example = item.example
+            texts = [example.response, *self.negatives(example, item.draw(self.seed))]
+            contexts += [example.context] * len(texts)
+            candidates += texts
+        return {
+            "pairs": self.pairs(contexts, candidates),
+            "num_candidates": 1 + self.num_negatives,
+        }
+
+    def negatives(self, example: Example, draw: random.Random) -> list[str]:
+        """The example's own wrong responses first, then ones of the training set."""
+        own = [text for text in example.negatives if text != example.response]
+        others = [text for text in example.candidates or () if text != example.response]
+        chosen = own[: self.num_negatives]
+        chosen += draw.sample(others, min(len(others), self.num_negatives - len(chosen)))
+        missing = self.num_negatives - len(chosen)
+        return chosen + drawn_responses(self.pool, example.response, missing, draw)
+
+
+class CrossTeacherCollator(CrossPairs):
+    """Each context with its response and all its negatives, and a teacher's scores of them."""
+
+    def __call__(self, step: Sequence[Item]) -> dict[str, Any]:
+        """`pairs`: batches cut by length; `own` (B, C): the rows of each context's pairs, the
+        response first, filled up with −1; `teacher` (B, C).
+        """
+        contexts: list[Context] = []
+        candidates: list[str] = []
+        own = []
+        for item in step:
+            example: Example = item.example
+            texts = (example.response, *example.negatives)
+            own.append(range(len(candidates), len(candidates) + len(texts)))
+            contexts += [example.context] * len(texts)
+            candidates += texts
+        return {
+            "pairs": self.pairs(contexts, candidates),
+            "own": filled(own, ABSENT),
+            "teacher": filled([item.example.scores for item in step], 0.0),
+        }
+
+
+class CrossPairCollator(CrossPairs):
+    """Labelled pairs."""
+
+    def __call__(self, step: Sequence[Item]) -> dict[str, Any]:
+        """`pairs`: batches cut by length of the n pairs; `labels` (n,)."""
+        pairs = [item.example for item in step]
+        return {
+            "pairs": self.pairs([pair.first for pair in pairs], [pair.second for pair in pairs]),
+            "labels": torch.tensor([pair.label for pair in pairs]),
+        }

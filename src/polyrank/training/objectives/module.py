@@ -15,10 +15,10 @@ from torch import Tensor, nn
 from polyrank.models.base import Model
 from polyrank.tokens.batching import Batch, in_order
 from polyrank.training.gather import total
-from polyrank.training.objective_config import ObjectiveConfig
+from polyrank.training.objectives.registry import ObjectiveConfig
 
 
-class Objective(nn.Module):
+class TrainingModule(nn.Module):
     """Base of the objectives. What it learns beside the model is its own parameters."""
 
     parts: ClassVar[tuple[str, ...]]
@@ -55,6 +55,6 @@ class Objective(nn.Module):
         return mean * (count / total(count, self.model.device))
 
 
-def present(objective: Objective, step: dict[str, Any]) -> list[str]:
+def present(objective: TrainingModule, step: dict[str, Any]) -> list[str]:
     """The parts that a step has; one of mixed tasks may lack some."""
     return [part for part in objective.parts if step[part]]

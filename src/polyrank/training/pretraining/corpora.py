@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, overload
 
 from polyrank.config import to_mapping
 from polyrank.errors import UsageError
 from polyrank.pretraining.building import Source, open_tables
 from polyrank.pretraining.draws import shuffled
+from polyrank.pretraining.pairs import Pair
 from polyrank.pretraining.split import SplitName
 from polyrank.pretraining.statistics import sampled
 from polyrank.pretraining.tables import CorpusTables, TablesSettings
@@ -20,7 +21,6 @@ from polyrank.pretraining.tasks.registry import TASKS, make_task
 from polyrank.pretraining.tasks.task import Task
 from polyrank.tokens.masking_config import MaskingConfig
 from polyrank.training.pretraining.config import PretrainingConfig, TaskSettings
-from polyrank.training.pretraining.records import CorpusPairs
 
 VOCABULARY_TEXTS = 100_000
 """Passages or turns that a vocabulary is made of, drawn from all of them."""
@@ -124,3 +124,63 @@ def base_folder(output: Path) -> Path:
     """Where a run keeps the new encoder that it starts from."""
     output = output.absolute()
     return output.with_name(f".{output.name}.base")
+
+
+def is_in_batch(pair: Pair) -> bool:
+    """Whether a pair is one of the in-batch softmax; others are read as one text, partly masked.
+
+    These are masked texts, and those with the question whether the second follows.
+    """
+    return pair.task != "mlm" and pair.label is None
+
+
+class Drawn(Protocol):
+    """Pairs by number, without end, in an order that needs no shuffling."""
+
+    def __getitem__(self, number: int) -> Pair: ...
+
+
+class CorpusPairs(Sequence[Pair]):
+    """As many pairs as a run takes; `pairs` holds them in the order in which they are read.
+
+    `fingerprint` tells the corpus and all that the pairs depend on. `held_out` are pairs of what is
+    not trained on, by task.
+    """
+
+    is_shuffled = True
+
+    def __init__(
+        self,
+        pairs: Drawn,
+        num_pairs: int,
+        *,
+        config: PretrainingConfig,
+        masking: MaskingConfig,
+        fingerprint: str,
+        held_out: Mapping[str, Sequence[Pair]],
+    ) -> None:
+        self.pairs = pairs
+        self.num_pairs = num_pairs
+        self.config = config
+        self.masking = masking
+        self.fingerprint = fingerprint
+        self.held_out = held_out
+
+    def __len__(self) -> int:
+        return self.num_pairs
+
+    @overload
+    def __getitem__(self, number: int) -> Pair: ...
+
+    @overload
+    def __getitem__(self, number: slice) -> Sequence[Pair]: ...
+
+    def __getitem__(self, number: int | slice) -> Pair | Sequence[Pair]:
+        if isinstance(number, slice):
+            return [self.pairs[one] for one in range(*number.indices(self.num_pairs))]
+        if not 0 <= number < self.num_pairs:
+            raise IndexError(number)
+        return self.pairs[number]
+
+    def __iter__(self) -> Iterator[Pair]:
+        return (self.pairs[number] for number in range(self.num_pairs))

@@ -6,13 +6,22 @@ Knows which objective suits which architecture and records; knows nothing of how
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from polyrank.config import require
 from polyrank.errors import UsageError
 from polyrank.records import Example, LabelledPair
+from polyrank.training.config import TrainingConfig
+
+if TYPE_CHECKING:
+    from torch.utils.data import Dataset
+
+    from polyrank.models.base import Model
+    from polyrank.training.objectives.module import TrainingModule
+
+    Collator = Callable[[Sequence[Any]], dict[str, Any]]
 
 ObjectiveName = Literal[
     "in_batch_softmax",
@@ -222,3 +231,53 @@ def without_effect(
         if unused and getattr(config, field.name) != field.default:
             names.append(field.name)
     return names
+
+
+@dataclass(frozen=True, kw_only=True)
+class Setup:
+    """What is trained, and on what: all that a trainer needs."""
+
+    objective: ObjectiveName
+    """Which one it is, where the settings said `auto`."""
+    module: TrainingModule
+    """Holds the model as `model`, and as its own parameters what is learnt beside the model."""
+    collator: Collator
+    """Records to a step."""
+    dataset: Dataset[Any]
+    """The records by their place; `set_epoch` changes what is drawn for them."""
+
+
+def build(
+    model: Model,
+    examples: Sequence[Example] | Sequence[LabelledPair],
+    objective: ObjectiveConfig,
+    training: TrainingConfig,
+    teacher: Model | None = None,
+) -> Setup:
+    """The objective of a run, its batches and its data set.
+
+    A `teacher` scores all candidates of each step of a bi- or poly-encoder's in-batch softmax.
+    Raises UsageError for an objective that does not suit the model or the kind of records,
+    DataError for records that it cannot be trained on.
+    """
+    from polyrank.models.cross_encoder import CrossEncoder
+    from polyrank.models.two_tower import TwoTower
+    from polyrank.training.objectives.batches import TrainingSet
+    from polyrank.training.objectives.checks import check_examples, check_pairs
+    from polyrank.training.objectives.factory import for_cross, for_two_tower
+
+    known: Any = examples
+    reads_pairs = isinstance(model, CrossEncoder)
+    kind = (model.config.task, model.config.head) if reads_pairs else (None, None)
+    name = chosen(objective, model.config.architecture, examples, *kind)
+    if records_of(examples) == "examples":
+        check_examples(name, known, objective, training)
+    else:
+        limit = model.config.num_labels if isinstance(model, CrossEncoder) else None
+        check_pairs(name, known, limit)
+    if isinstance(model, CrossEncoder):
+        module, collator = for_cross(model, name, known, objective, training)
+    else:
+        assert isinstance(model, TwoTower)
+        module, collator = for_two_tower(model, name, known, objective, training, teacher)
+    return Setup(objective=name, module=module, collator=collator, dataset=TrainingSet(known))
