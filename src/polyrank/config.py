@@ -54,7 +54,7 @@ def to_mapping(config: Any) -> dict[str, Any]:
 def load_yaml(path: Path) -> dict[str, Any]:
     """Read a YAML mapping of settings; dashes in names count as underscores.
 
-    Raises UsageError if the file cannot be read or is no mapping.
+    Raises UsageError if the file cannot be read or is not a mapping.
     """
     import yaml
 
@@ -68,14 +68,14 @@ def load_yaml(path: Path) -> dict[str, Any]:
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise UsageError(
             f"The configuration file {path} is not valid YAML: {' '.join(str(error).split())}.",
-            "Write one `name: value` a line.",
+            "Write one `name: value` per line.",
         ) from error
     if loaded is None:
         return {}
     if not isinstance(loaded, dict):
         raise UsageError(
             f"The configuration file {path} holds a {type(loaded).__name__}, not a mapping.",
-            "Write one `name: value` a line.",
+            "Write one `name: value` per line.",
         )
     return {str(name).replace("-", "_"): value for name, value in loaded.items()}
 

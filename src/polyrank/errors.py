@@ -4,11 +4,11 @@
     ├── InputError               exit code 2: what was given cannot be used
     │   ├── UsageError           an option, a setting or an argument
     │   ├── DataError            a text file: names file and line
-    │   ├── ModelError           a folder that is no model, or weights that do not fit
-    │   └── IndexFolderError     a folder that is no index, or one made by another model
+    │   ├── ModelError           a folder that is not a model, or weights that do not fit
+    │   └── IndexFolderError     a folder that is not an index, or one made by another model
     ├── MissingExtraError        an optional dependency is not installed
     ├── StorageError             the disk refused to take what had to be written
-    └── TrainingError            training cannot go on
+    └── TrainingError            training cannot continue
 
 Each carries two sentences: what failed, with what was expected and got; and what to do next.
 """
@@ -68,11 +68,11 @@ class DataError(InputError):
 
 
 class ModelError(InputError):
-    """A folder is no model, or its weights do not fit its description."""
+    """A folder is not a model, or its weights do not fit its description."""
 
 
 class IndexFolderError(InputError):
-    """A folder is no index, is damaged, or belongs to another model."""
+    """A folder is not an index, is damaged, or belongs to another model."""
 
 
 class MissingExtraError(PolyrankError):
@@ -90,7 +90,7 @@ class StorageError(PolyrankError):
 
 
 class TrainingError(PolyrankError):
-    """Training cannot go on."""
+    """Training cannot continue."""
 
 
 def nearest(name: str, known: Iterable[str]) -> str:

@@ -1,4 +1,4 @@
-"""An encoder of the ecosystem: a batch of token ids in, one output a token out.
+"""An encoder of the ecosystem: a batch of token ids in, one output per token out.
 
 Knows `transformers` and the kinds of folder an encoder can come from; knows nothing of what is
 done with the outputs.

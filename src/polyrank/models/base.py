@@ -65,7 +65,7 @@ class Model(nn.Module):
         self._copies.clear()
 
     def initialise(self) -> None:
-        """Draw anew what the encoders do not bring; called once for every new model."""
+        """Draw the weights that the encoders do not bring; called once for every new model."""
 
     def train(self, mode: bool = True) -> Self:
         """Set training mode, which drops the copies made for inference."""
@@ -150,7 +150,7 @@ class Model(nn.Module):
 
         `settings` are the fields of the architecture's configuration. From a saved model of the
         same architecture comes that model, bit by bit; from one of another architecture come its
-        encoders, with all else made anew. `dtype` is the precision of inference. Raises
+        encoders, and everything else is new. `dtype` is the precision of inference. Raises
         ModelError if there is no model or its weights do not fit, UsageError for an unknown
         setting or one that contradicts the saved model.
         """

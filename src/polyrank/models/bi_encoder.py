@@ -1,4 +1,4 @@
-"""The bi-encoder: one vector a context, one a candidate (Sentence-BERT; two towers)."""
+"""The bi-encoder: one vector per context, one per candidate (Sentence-BERT; two towers)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The cross-encoder: both texts read at once, so that there are no vectors to keep.
+"""The cross-encoder: it reads both texts at once, so there are no vectors to keep.
 
 Letters: B pairs of a batch, T tokens, h width of the encoder, n pairs, L labels.
 """

@@ -70,7 +70,7 @@ def write_folder(
 
 
 def read_description(path: Path) -> Description | None:
-    """The description of a saved model, or None where `path` is no polyrank folder.
+    """The description of a saved model, or None where `path` is not a polyrank folder.
 
     Raises ModelError if it is broken, of a newer format or of an unknown architecture.
     """

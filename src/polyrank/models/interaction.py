@@ -53,7 +53,7 @@ def sides_of(batch: Batch) -> Sides:
 def apart(batch: Batch, gate: Tensor) -> tuple[Tensor, Tensor]:
     """How a batch of pairs is laid out to be read through a gate.
 
-    Positions (B, T), which count anew in the candidate; and what is added to the logits of the
+    Positions (B, T), which start again at the candidate; and what is added to the logits of the
     attention (B, 1, T, T): `gate` between the two texts, and what hides the padding.
     """
     context, candidate = sides_of(batch)
@@ -157,7 +157,7 @@ def blocks(texts: Tensor) -> list[tuple[Tensor, int]]:
 
 
 def read_side_by_side(first: Backbone, second: Backbone, batch: Batch, gate: Tensor) -> Tensor:
-    """The outputs of a batch of pairs: (B, T, h), zeros where there is no token.
+    """The outputs of a batch of pairs: (B, T, h), zeros at padding.
 
     `first` reads the contexts and `second` the candidates; they may be one and the same. Texts are
     laid out apart, and `gate` is added to the logits between them.

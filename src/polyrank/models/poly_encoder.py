@@ -1,4 +1,4 @@
-"""The poly-encoder: m vectors a context, over which each candidate attends (Humeau et al., 2020).
+"""The poly-encoder: m vectors per context, over which each candidate attends (Humeau et al., 2020).
 
 Letters: B contexts, T tokens, m vectors, h width of the encoder.
 """
@@ -40,7 +40,7 @@ class PolyEncoder(TwoTower):
             self.reset_codes(1.0)
 
     def reset_codes(self, output_norm: float) -> None:
-        """Draw the codes anew, for token outputs of Euclidean norm `output_norm`.
+        """Draw new codes, for token outputs of Euclidean norm `output_norm`.
 
         The codes' first logits over the outputs then have the standard deviation `code_scale`.
         """

@@ -14,7 +14,7 @@ from polyrank.models.config import ContextVectors, Reduction
 
 
 def reduce(outputs: Tensor, mask: Tensor, reduction: Reduction, num_tokens: int = 1) -> Tensor:
-    """One vector a text: (B, T, h), (B, T) → (B, h).
+    """One vector per text: (B, T, h), (B, T) → (B, h).
 
     `first` is the first output; `mean` and `max` go over all real tokens; `mean_first` over the
     first `num_tokens` of them.

@@ -85,7 +85,7 @@ def places(values: Tensor) -> Tensor:
 
 
 def continuations(tokens: list[str]) -> Tensor:
-    """Which tokens of a vocabulary go on with the word before them: booleans (V,)."""
+    """Which tokens of a vocabulary continue the word before them: booleans (V,)."""
     if any(token.startswith("##") for token in tokens):
         return torch.tensor([token.startswith("##") for token in tokens])
     if any(token.startswith(WORD_STARTS) for token in tokens):

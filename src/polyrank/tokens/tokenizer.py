@@ -25,7 +25,7 @@ class Template(NamedTuple):
 
 
 class TextTokenizer:
-    """A tokeniser of `transformers` that never truncates or pads by itself.
+    """A tokeniser of `transformers` that never truncates or pads on its own.
 
     Whatever truncation and padding the stored tokeniser has baked in are switched off.
     """
