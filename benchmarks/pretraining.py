@@ -45,9 +45,9 @@ from polyrank.models.source import default_base
 from polyrank.pretraining.building import open_tables
 from polyrank.pretraining.corpus.store import Corpus
 from polyrank.pretraining.pairs import Pair
-from polyrank.pretraining.statistics import sampled, second_text
+from polyrank.pretraining.registry import make_task
+from polyrank.pretraining.statistics import second_text
 from polyrank.pretraining.tables import TablesSettings
-from polyrank.pretraining.tasks.registry import make_task
 from polyrank.progress import quieten_libraries
 from polyrank.records import Candidate, Example
 from polyrank.retrieval.lexical import BM25Index
@@ -145,7 +145,7 @@ def held_out_pairs(options: argparse.Namespace, corpus: Corpus) -> dict[str, lis
     """Pairs of articles that no encoder was trained on, by task."""
     tables = open_tables(corpus, TablesSettings(held_out=HELD_OUT))
     return {
-        name: list(sampled(make_task(name, tables, "held_out", options.seed), options.pairs))
+        name: list(make_task(name, tables, "held_out", options.seed).sample(options.pairs))
         for name in SOFTMAX
     }
 

@@ -16,12 +16,12 @@ from typing import Any
 
 from polyrank.pretraining.building import open_tables
 from polyrank.pretraining.corpus.store import Corpus
-from polyrank.pretraining.draws import shuffled
+from polyrank.pretraining.mixture import Mixture
+from polyrank.pretraining.registry import TASKS, TaskSettings, make_task
+from polyrank.pretraining.rng import Permutation
 from polyrank.pretraining.statistics import statistics, statistics_lines
 from polyrank.pretraining.tables import CorpusTables
-from polyrank.pretraining.tasks.mixture import Mixture
-from polyrank.pretraining.tasks.registry import TASKS, make_task
-from polyrank.pretraining.tasks.task import Task
+from polyrank.pretraining.task import PretrainingTask
 from polyrank.pretraining.tasks.wlp import WlpSettings
 
 NUM_PAIRS = 20_000
@@ -51,14 +51,16 @@ def measure(tables: CorpusTables) -> None:
     if ranking:
         names = ", ".join(task.name for task in ranking)
         print(f"mixture of {names}: {pairs_a_second(Mixture(ranking)):,.0f} pairs a second")
-        anywhere = make_task("wlp", tables, settings=[WlpSettings(any_passage=True)])
+        anywhere = make_task(
+            "wlp", tables, settings=TaskSettings(wlp=WlpSettings(any_passage=True))
+        )
         if len(anywhere):
             print(f"wlp, any_passage: {pairs_a_second(anywhere):,.0f} pairs a second")
 
 
-def pairs_a_second(pairs: Task[Any] | Mixture) -> float:
+def pairs_a_second(pairs: PretrainingTask[Any] | Mixture) -> float:
     count = min(NUM_PAIRS, len(pairs))
-    order = shuffled(len(pairs), 1)
+    order = Permutation(len(pairs), 1)
     started = time.process_time()
     for place in range(count):
         pairs[order(place)]

@@ -5,9 +5,9 @@ import pytest
 from tiny_corpora import article, paragraph, random_articles, random_conversations, tables_of
 
 from polyrank.errors import DataError, UsageError
+from polyrank.pretraining.mixture import ROUND, Mixture, quotas
 from polyrank.pretraining.pairs import TEXT, link_key, rest_key
-from polyrank.pretraining.tasks.mixture import ROUND, Mixture, quotas
-from polyrank.pretraining.tasks.registry import make_task
+from polyrank.pretraining.registry import make_task
 
 
 @pytest.fixture(scope="module")

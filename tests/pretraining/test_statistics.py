@@ -1,8 +1,8 @@
 import pytest
 from tiny_corpora import article, paragraph, random_articles, random_conversations, tables_of
 
-from polyrank.pretraining.statistics import PAPER, preview, statistics, statistics_lines
-from polyrank.pretraining.tasks.registry import make_task
+from polyrank.pretraining.registry import TASKS, make_task
+from polyrank.pretraining.statistics import preview, statistics, statistics_lines
 
 
 def test_means_are_those_of_all_pairs_where_there_are_few(tmp_path):
@@ -53,7 +53,7 @@ def test_the_table_shows_the_papers_figures(tmp_path):
     assert "30.4 / 193.9" in lines[2]
     assert "50.2M" not in lines[1]
     assert len({len(line) for line in lines[2:]}) == 1
-    assert set(PAPER) == {"ict", "bfs", "wlp"}
+    assert {name for name in TASKS if TASKS[name].paper} == {"ict", "bfs", "wlp"}
 
 
 def test_a_preview_shows_both_texts_on_a_line_each(tmp_path):

@@ -6,12 +6,12 @@ from tiny_corpora import article, paragraph, random_articles, random_conversatio
 
 from polyrank.errors import DataError, UsageError
 from polyrank.pretraining.pairs import link_key, passage_key, rest_key, text_key
+from polyrank.pretraining.registry import TASKS, TaskSettings, make_task
 from polyrank.pretraining.tasks.bfs import Bfs
 from polyrank.pretraining.tasks.ict import Ict, IctSettings
-from polyrank.pretraining.tasks.mlm import MlmTexts, MlmTextsSettings
+from polyrank.pretraining.tasks.mlm import Mlm, MlmSettings
 from polyrank.pretraining.tasks.next_sentence import NextSentence, NextSentenceSettings
 from polyrank.pretraining.tasks.next_utterance import NextUtterance, NextUtteranceSettings
-from polyrank.pretraining.tasks.registry import TASKS, make_task
 from polyrank.pretraining.tasks.wlp import Wlp, WlpSettings
 from polyrank.records import Conversation, Turn
 
@@ -282,7 +282,7 @@ def test_where_there_is_nothing_else_to_show_the_right_one_is_shown(tmp_path):
 
 def test_mlm_has_every_passage_cut_between_sentences(articles):
     side = articles.articles("train")
-    pairs = one_pass(MlmTexts(articles))
+    pairs = one_pass(Mlm(articles))
     assert len(pairs) == len(side.passages)
     for passage, pair in enumerate(pairs):
         assert f"{pair.first} {pair.second}".strip() == side.passages[passage]
@@ -291,7 +291,7 @@ def test_mlm_has_every_passage_cut_between_sentences(articles):
 
 def test_mlm_has_every_reply_with_its_context(conversations):
     side = conversations.conversations("train")
-    pairs = one_pass(MlmTexts(conversations, settings=MlmTextsSettings(mlm_turns=2)))
+    pairs = one_pass(Mlm(conversations, settings=MlmSettings(mlm_turns=2)))
     assert [pair.second for pair in pairs] == [side.turns[turn] for turn in side.replies]
     assert {len(pair.first) for pair in pairs} == {1, 2}
 
@@ -327,13 +327,13 @@ def test_what_a_corpus_lacks_is_told(name, lacks, tmp_path):
     task = make_task(name, tables)
     assert len(task) == 0
     with pytest.raises(DataError, match=lacks) as told:
-        task.require()
+        task.require_pairs()
     assert "1 articles, 1 passages" in str(told.value)
     with pytest.raises(DataError, match="Hold out more"):
-        make_task(name, tables, "held_out").require()
+        make_task(name, tables, "held_out").require_pairs()
     with pytest.raises(IndexError):
         task[0]
-    make_task("mlm", tables).require()
+    make_task("mlm", tables).require_pairs()
 
 
 def test_a_task_of_another_kind_or_name_is_refused(articles, conversations):
@@ -343,7 +343,7 @@ def test_a_task_of_another_kind_or_name_is_refused(articles, conversations):
         make_task("ict", conversations)
     with pytest.raises(UsageError, match="'ict'"):
         make_task("itc", articles)
-    settings = [WlpSettings(any_passage=True), IctSettings(keep_sentence=1.0)]
+    settings = TaskSettings(wlp=WlpSettings(any_passage=True), ict=IctSettings(keep_sentence=1.0))
     assert make_task("ict", articles, settings=settings).settings.keep_sentence == 1.0
     assert make_task("wlp", articles, settings=settings).settings.any_passage
     assert make_task("bfs", articles, settings=settings).name == "bfs"
@@ -357,7 +357,7 @@ def test_a_task_of_another_kind_or_name_is_refused(articles, conversations):
         (NextSentenceSettings, {"segment_words": 0}),
         (NextUtteranceSettings, {"context_turns": 0}),
         (NextUtteranceSettings, {"unrelated_utterances": -0.1}),
-        (MlmTextsSettings, {"mlm_turns": 0}),
+        (MlmSettings, {"mlm_turns": 0}),
     ],
 )
 def test_settings_out_of_range_are_refused(kind, values):

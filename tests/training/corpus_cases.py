@@ -29,7 +29,7 @@ def pair_of(number):
         )
     label = None if task == "mlm" else number % 2
     first = ("hello", f"no {word} here") if task == "next_utterance" else f"some words of {word}"
-    return Pair(task, first, second, label=label)
+    return Pair(task, first, second, label=label, is_joined=True)
 
 
 class Endless:
@@ -56,6 +56,7 @@ def records_of(count=24, *, held_out=12, tasks=TASKS, logq=True, one_sided=False
         count,
         config=config,
         masking=MaskingConfig(),
+        masks=not {"mlm", "next_sentence", "next_utterance"}.isdisjoint(config.weights),
         fingerprint=f"corpus of {count}",
         held_out=apart,
     )

@@ -220,7 +220,8 @@ def test_a_resumed_run_makes_the_same_weights(bert, tmp_path):
 def test_pairs_without_the_question_are_ranked_in_the_batch(bert):
     setup, _, _ = pretraining_of(bert)
     numbered = [setup.dataset[place] for place in (5, 11, 3)]
-    numbered[0] = numbered[0]._replace(example=numbered[0].example._replace(label=None))
+    apart = numbered[0].example._replace(label=None, is_joined=False)
+    numbered[0] = numbered[0]._replace(example=apart)
     step = setup.collator(numbered)
     assert len(step["identities"]) == 1
     assert step["follows"].tolist() == [1, -100]

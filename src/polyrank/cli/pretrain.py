@@ -23,14 +23,13 @@ from polyrank.cli.show_config import show_config
 from polyrank.config import require
 from polyrank.errors import UsageError
 from polyrank.models.config import BiEncoderConfig, NewEncoderConfig
+from polyrank.pretraining.registry import TaskSettings, joins
 from polyrank.pretraining.tables import TablesSettings
-from polyrank.pretraining.tasks.next_sentence import NextSentenceSettings
-from polyrank.pretraining.tasks.next_utterance import NextUtteranceSettings
 from polyrank.tokens.masking_config import MaskingConfig
 from polyrank.training import processes
 from polyrank.training.config import TrainingConfig
 from polyrank.training.model_card import Provenance
-from polyrank.training.pretraining.config import PretrainingConfig, TaskSettings
+from polyrank.training.pretraining.config import PretrainingConfig
 from polyrank.training.recipes import PRETRAINING, find
 
 if TYPE_CHECKING:
@@ -111,15 +110,7 @@ def trains_vectors(asked: Mapping[str, Any]) -> bool:
     Raises UsageError for tasks that there are not.
     """
     tasks = PretrainingConfig(tasks=asked.get("tasks", PretrainingConfig.tasks)).weights
-    joined = {"mlm"} | {
-        task
-        for task, settings, name in (
-            ("next_sentence", NextSentenceSettings, "unrelated_sentences"),
-            ("next_utterance", NextUtteranceSettings, "unrelated_utterances"),
-        )
-        if asked.get(name, getattr(settings, name))
-    }
-    return not joined.issuperset(tasks)
+    return not all(joins(name, asked) for name in tasks)
 
 
 def interrupted(options: PretrainOptions) -> str:
@@ -174,7 +165,7 @@ def open_corpora(options: PretrainOptions) -> Drawing:
         seed=options.training.seed,
     )
     for task in drawing.tasks():
-        task.require()
+        task.require_pairs()
     return drawing
 
 

@@ -26,6 +26,8 @@ class Pair(NamedTuple):
     """The title that stands before the document: "title [SEP] passage"."""
     label: int | None = None
     """1: the second follows, 0: it does not; none where every pair is right."""
+    is_joined: bool = False
+    """Whether the two are read as one text, partly masked; else they are read apart."""
     wanted: frozenset[int] = NO_KEYS
     """Keys of what the first asks for; below 2^63."""
     answers: frozenset[int] = NO_KEYS

@@ -1,34 +1,19 @@
-"""What tasks have drawn from a corpus, in numbers and in words, for people to judge.
+"""What tasks draw from a corpus, in numbers and in words, for people to judge.
 
-Knows no tokens: whoever asks brings the function that counts them.
+Knows nothing of tokens: the caller brings the function that counts them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
-from polyrank.pretraining.draws import combined, shuffled
 from polyrank.pretraining.pairs import Pair
 from polyrank.pretraining.passages import count_words
-from polyrank.pretraining.tasks.task import Task
+from polyrank.pretraining.registry import find_task
+from polyrank.pretraining.task import PretrainingTask
 
 SEPARATOR = " [SEP] "
-
-
-class PaperFigures(NamedTuple):
-    """What Chang et al. (ICLR 2020) had of a task, from the English Wikipedia."""
-
-    pairs: float
-    first_tokens: float
-    second_tokens: float
-
-
-PAPER = {
-    "ict": PaperFigures(50.2e6, 30.4, 193.9),
-    "bfs": PaperFigures(17.5e6, 28.0, 160.5),
-    "wlp": PaperFigures(24.9e6, 29.4, 82.1),
-}
 
 
 class TaskStatistics(NamedTuple):
@@ -48,10 +33,13 @@ class TaskStatistics(NamedTuple):
 
 
 def statistics(
-    task: Task[Any], *, count_tokens: Callable[[str], int] | None = None, sample: int = 2000
+    task: PretrainingTask[Any],
+    *,
+    count_tokens: Callable[[str], int] | None = None,
+    sample: int = 2000,
 ) -> TaskStatistics:
     """Number of pairs, and mean lengths of a sample that depends on the task's seed alone."""
-    pairs = list(sampled(task, sample))
+    pairs = list(task.sample(sample))
     labels = [pair.label for pair in pairs if pair.label is not None]
     firsts, seconds = [first_text(pair) for pair in pairs], [second_text(pair) for pair in pairs]
     plain = [f"{pair.second_title or ''} {pair.second}" for pair in pairs]
@@ -66,12 +54,6 @@ def statistics(
         second_tokens=None if count_tokens is None else mean(map(count_tokens, seconds)),
         positives=mean(labels) if labels else None,
     )
-
-
-def sampled(task: Task[Any], count: int) -> Iterator[Pair]:
-    """Different pairs of the first pass, drawn from all of it."""
-    order = shuffled(len(task), combined(task.seed, count))
-    return (task[order(place)] for place in range(min(count, len(task))))
 
 
 def mean(values: Iterable[float]) -> float:
@@ -97,7 +79,7 @@ def statistics_lines(rows: Sequence[TaskStatistics]) -> list[str]:
         f"{'Chang et al.: pairs':>20}{'tokens':>16}"
     ]
     for row in rows:
-        paper = PAPER.get(row.task)
+        paper = find_task(row.task).paper
         tokens = "" if row.first_tokens is None else lengths(row.first_tokens, row.second_tokens)
         line = (
             f"{row.task:<16}{row.pairs:>12,}{lengths(row.first_words, row.second_words):>16}"
@@ -115,10 +97,10 @@ def lengths(first: float, second: float | None) -> str:
     return f"{first:.1f} / {second or 0.0:.1f}"
 
 
-def preview(task: Task[Any], count: int = 5) -> list[str]:
+def preview(task: PretrainingTask[Any], count: int = 5) -> list[str]:
     """Some pairs as lines, so that a person can judge them; texts as they are, one a line."""
     lines = []
-    for number, pair in enumerate(sampled(task, count), start=1):
+    for number, pair in enumerate(task.sample(count), start=1):
         label = {None: "", 1: ", follows", 0: ", does not follow"}[pair.label]
         lines.append(f"{task.name} {number}{label}")
         lines.append(f"  < {one_line(first_text(pair))}")

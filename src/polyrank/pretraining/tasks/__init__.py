@@ -1,1 +1,1 @@
-"""The pre-training tasks: each a sequence of pairs of texts drawn from a corpus."""
+"""The pre-training tasks, one in each module; `polyrank.pretraining.registry` finds them."""

@@ -5,36 +5,29 @@ Chang et al.: Pre-training Tasks for Embedding-based Large-scale Retrieval (ICLR
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-from polyrank.pretraining.draws import Draws
 from polyrank.pretraining.pairs import Pair, rest_key
-from polyrank.pretraining.tasks.task import ArticleTask
+from polyrank.pretraining.rng import Random
+from polyrank.pretraining.task import ArticleTask, NoSettings, PaperFigures
 
 
-@dataclass(frozen=True, kw_only=True)
-class BfsSettings:
-    """There is nothing to set."""
-
-
-class Bfs(ArticleTask[BfsSettings]):
+class Bfs(ArticleTask[NoSettings]):
     """One pair for each sentence of the first section; each passage of the rest is as likely."""
 
     name = "bfs"
-    settings_type = BfsSettings
     has_passages = True
     lacking = "articles with a first section and others behind it"
+    paper = PaperFigures(pairs=17.5e6, first_tokens=28.0, second_tokens=160.5)
 
     def __len__(self) -> int:
         return len(self.articles.bfs)
 
-    def pair(self, item: int, draws: Draws) -> Pair:
+    def pair(self, item: int, rng: Random) -> Pair:
         """The sentence, and a passage drawn from the other sections."""
         articles = self.articles
         number = articles.bfs[item]
         article = articles.passage_article[articles.passage_of(number)]
         rest = articles.rest(article)
-        passage = rest[draws.below(len(rest))]
+        passage = rest[rng.below(len(rest))]
         return Pair(
             task=self.name,
             first=articles.sentence(number),

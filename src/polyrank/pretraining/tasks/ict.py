@@ -10,10 +10,10 @@ from bisect import bisect_left
 from dataclasses import dataclass
 
 from polyrank.config import require
-from polyrank.pretraining.draws import Draws
 from polyrank.pretraining.pairs import Pair, passage_key
 from polyrank.pretraining.passages import without
-from polyrank.pretraining.tasks.task import ArticleTask
+from polyrank.pretraining.rng import Random
+from polyrank.pretraining.task import ArticleTask, PaperFigures
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,11 +35,12 @@ class Ict(ArticleTask[IctSettings]):
     settings_type = IctSettings
     has_passages = True
     lacking = "passages of at least two sentences"
+    paper = PaperFigures(pairs=50.2e6, first_tokens=30.4, second_tokens=193.9)
 
     def __len__(self) -> int:
         return len(self.articles.ict)
 
-    def pair(self, item: int, draws: Draws) -> Pair:
+    def pair(self, item: int, rng: Random) -> Pair:
         """The sentence, and its passage without it and its repetitions."""
         articles = self.articles
         number = articles.ict[item]
@@ -47,7 +48,7 @@ class Ict(ArticleTask[IctSettings]):
         text = articles.passages[passage]
         start, stop = articles.sentence_starts[number], articles.sentence_stops[number]
         sentence = text[start:stop]
-        kept = draws.happens(self.settings.keep_sentence)
+        kept = rng.happens(self.settings.keep_sentence)
         same = [span for span in articles.spans(passage) if text[span[0] : span[1]] == sentence]
         return Pair(
             task=self.name,

@@ -9,15 +9,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from polyrank.config import require
-from polyrank.pretraining.draws import Draws
 from polyrank.pretraining.pairs import Pair
+from polyrank.pretraining.rng import Random
 from polyrank.pretraining.split import SplitName
 from polyrank.pretraining.tables import CorpusTables
-from polyrank.pretraining.tasks.task import Task
+from polyrank.pretraining.task import PretrainingTask
 
 
 @dataclass(frozen=True, kw_only=True)
-class MlmTextsSettings:
+class MlmSettings:
     """Raises UsageError for a value out of its range."""
 
     mlm_turns: int = 6
@@ -27,14 +27,14 @@ class MlmTextsSettings:
         require(self.mlm_turns >= 1, "mlm_turns", "at least 1", self.mlm_turns)
 
 
-class MlmTexts(Task[MlmTextsSettings]):
+class Mlm(PretrainingTask[MlmSettings]):
     """One pair for each passage, cut between two sentences; or for each reply, with its context.
 
     The second is empty where a passage has one sentence.
     """
 
     name = "mlm"
-    settings_type = MlmTextsSettings
+    settings_type = MlmSettings
     kinds = ("articles", "conversations")
     lacking = "texts (of conversations: with two turns at least)"
 
@@ -43,11 +43,16 @@ class MlmTexts(Task[MlmTextsSettings]):
         tables: CorpusTables,
         split: SplitName = "train",
         seed: int = 0,
-        settings: MlmTextsSettings | None = None,
+        settings: MlmSettings | None = None,
     ) -> None:
         super().__init__(tables, split, seed, settings)
         self._articles = tables.articles(split) if tables.kind == "articles" else None
         self._conversations = None if self._articles else tables.conversations(split)
+
+    @classmethod
+    def joins(cls, settings: MlmSettings) -> bool:
+        """Always."""
+        return True
 
     def __len__(self) -> int:
         if self._articles is not None:
@@ -55,19 +60,20 @@ class MlmTexts(Task[MlmTextsSettings]):
         assert self._conversations is not None
         return len(self._conversations.replies)
 
-    def pair(self, item: int, draws: Draws) -> Pair:
+    def pair(self, item: int, rng: Random) -> Pair:
         """The two texts."""
         if self._articles is not None:
             text, spans = self._articles.passages[item], self._articles.spans(item)
             if len(spans) < 2:
-                return Pair(task=self.name, first=text, second="")
-            before = draws.below(len(spans) - 1)
+                return Pair(task=self.name, first=text, second="", is_joined=True)
+            before = rng.below(len(spans) - 1)
             end, start = spans[before][1], spans[before + 1][0]
-            return Pair(task=self.name, first=text[:end], second=text[start:])
+            return Pair(task=self.name, first=text[:end], second=text[start:], is_joined=True)
         assert self._conversations is not None
         turn = self._conversations.replies[item]
         return Pair(
             task=self.name,
             first=self._conversations.before(turn, self.settings.mlm_turns),
             second=self._conversations.turns[turn],
+            is_joined=True,
         )

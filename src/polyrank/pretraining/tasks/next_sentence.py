@@ -9,11 +9,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from polyrank.config import require
-from polyrank.pretraining.draws import Draws
 from polyrank.pretraining.pairs import Pair, text_key
 from polyrank.pretraining.passages import count_words
+from polyrank.pretraining.rng import Random
 from polyrank.pretraining.tables import ArticleTables
-from polyrank.pretraining.tasks.task import ArticleTask
+from polyrank.pretraining.task import ArticleTask
 
 TRIES = 20
 
@@ -44,10 +44,15 @@ class NextSentence(ArticleTask[NextSentenceSettings]):
     settings_type = NextSentenceSettings
     lacking = "passages of at least two sentences"
 
+    @classmethod
+    def joins(cls, settings: NextSentenceSettings) -> bool:
+        """With the question whether the second follows; without it, they are read apart."""
+        return settings.unrelated_sentences > 0
+
     def __len__(self) -> int:
         return len(self.articles.following)
 
-    def pair(self, item: int, draws: Draws) -> Pair:
+    def pair(self, item: int, rng: Random) -> Pair:
         """The segments around a place between two sentences, or the second from elsewhere."""
         articles, most = self.articles, self.settings.segment_words
         number = articles.following[item]
@@ -55,22 +60,23 @@ class NextSentence(ArticleTask[NextSentenceSettings]):
         first, second = segments(articles, passage, number, most)
         true = text_key(second)
         other = None
-        if draws.happens(self.settings.unrelated_sentences):
-            other = self._other(articles.passage_article[passage], true, draws)
+        if rng.happens(self.settings.unrelated_sentences):
+            other = self._other(articles.passage_article[passage], true, rng)
         return Pair(
             task=self.name,
             first=first,
             second=second if other is None else other,
-            label=int(other is None) if self.settings.unrelated_sentences else None,
+            label=int(other is None) if self.is_joined else None,
             wanted=frozenset((true,)),
             answers=frozenset((true if other is None else text_key(other),)),
+            is_joined=self.is_joined,
         )
 
-    def _other(self, article: int, true: int, draws: Draws) -> str | None:
+    def _other(self, article: int, true: int, rng: Random) -> str | None:
         """What follows somewhere in another article, and is another text; none if none is found."""
         articles = self.articles
         for _ in range(TRIES):
-            number = articles.following[draws.below(len(self))]
+            number = articles.following[rng.below(len(self))]
             passage = articles.passage_of(number)
             if articles.passage_article[passage] != article:
                 _, text = segments(articles, passage, number, self.settings.segment_words)

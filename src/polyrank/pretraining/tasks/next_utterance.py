@@ -9,9 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from polyrank.config import require
-from polyrank.pretraining.draws import Draws
 from polyrank.pretraining.pairs import Pair, text_key
-from polyrank.pretraining.tasks.task import ConversationTask
+from polyrank.pretraining.rng import Random
+from polyrank.pretraining.task import ConversationTask
 
 TRIES = 20
 
@@ -42,32 +42,38 @@ class NextUtterance(ConversationTask[NextUtteranceSettings]):
     settings_type = NextUtteranceSettings
     lacking = "conversations of at least two turns"
 
+    @classmethod
+    def joins(cls, settings: NextUtteranceSettings) -> bool:
+        """With the question whether the second follows; without it, they are read apart."""
+        return settings.unrelated_utterances > 0
+
     def __len__(self) -> int:
         return len(self.conversations.replies)
 
-    def pair(self, item: int, draws: Draws) -> Pair:
+    def pair(self, item: int, rng: Random) -> Pair:
         """The turns before a reply, and the reply or another one."""
         conversations = self.conversations
         turn = conversations.replies[item]
         second = conversations.turns[turn]
         true = text_key(second)
         other = None
-        if draws.happens(self.settings.unrelated_utterances):
-            other = self._other(conversations.conversation_of(turn), true, draws)
+        if rng.happens(self.settings.unrelated_utterances):
+            other = self._other(conversations.conversation_of(turn), true, rng)
         return Pair(
             task=self.name,
             first=conversations.before(turn, self.settings.context_turns),
             second=second if other is None else other,
-            label=int(other is None) if self.settings.unrelated_utterances else None,
+            label=int(other is None) if self.is_joined else None,
             wanted=frozenset((true,)),
             answers=frozenset((true if other is None else text_key(other),)),
+            is_joined=self.is_joined,
         )
 
-    def _other(self, conversation: int, true: int, draws: Draws) -> str | None:
+    def _other(self, conversation: int, true: int, rng: Random) -> str | None:
         """A reply of another conversation, and another text; none if none is found."""
         conversations = self.conversations
         for _ in range(TRIES):
-            turn = conversations.replies[draws.below(len(self))]
+            turn = conversations.replies[rng.below(len(self))]
             text = conversations.turns[turn]
             if conversations.conversation_of(turn) != conversation and text_key(text) != true:
                 return text

@@ -23,7 +23,6 @@ from polyrank.tokens.tokenizer import newest
 from polyrank.training.gather import text_identity
 from polyrank.training.objectives.batches import Item, TwoTowerTexts
 from polyrank.training.pretraining.config import PretrainingConfig
-from polyrank.training.pretraining.corpora import is_in_batch
 
 ABSENT = -100
 """The label of what is not to be predicted."""
@@ -54,8 +53,8 @@ class PretrainingCollator:
         `labels` (n, K): the masked tokens; `follows` (n,): 1, 0 or no question; `count`: pairs.
         """
         pairs: list[Pair] = [numbered.example for numbered in step]
-        apart = [pair for pair in pairs if is_in_batch(pair)]
-        joined = [one for one in step if not is_in_batch(one.example)]
+        apart = [pair for pair in pairs if not pair.is_joined]
+        joined = [one for one in step if one.example.is_joined]
         made = {**self.softmax(apart), "count": len(pairs), "joined": []}
         made |= {"labels": torch.zeros(0, 1).long(), "follows": torch.zeros(0).long()}
         return made | self.masked(joined) if joined else made

@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields
-from typing import Any, Literal, get_args
+from dataclasses import dataclass
+from typing import Literal
 
 from polyrank.config import require
 from polyrank.errors import UsageError, nearest
-from polyrank.pretraining.tasks.ict import IctSettings
-from polyrank.pretraining.tasks.mlm import MlmTextsSettings
-from polyrank.pretraining.tasks.next_sentence import NextSentenceSettings
-from polyrank.pretraining.tasks.next_utterance import NextUtteranceSettings
-from polyrank.pretraining.tasks.wlp import WlpSettings
-
-TaskName = Literal["ict", "bfs", "wlp", "mlm", "next_sentence", "next_utterance"]
+from polyrank.pretraining.registry import TASKS
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,35 +32,18 @@ class PretrainingConfig:
         self.weights  # noqa: B018 - raises for tasks that there are not
 
     @property
-    def weights(self) -> dict[TaskName, float]:
+    def weights(self) -> dict[str, float]:
         """The share of each task. Raises UsageError for an unknown one or a share that is none."""
-        weights: dict[TaskName, float] = {}
+        weights: dict[str, float] = {}
         for part in self.tasks.split(","):
             name, _, share = part.strip().partition(":")
-            task: TaskName | None = next((one for one in get_args(TaskName) if one == name), None)
-            if task is None:
-                raise UsageError(f"There is no task {name!r}.", nearest(name, get_args(TaskName)))
+            if name not in TASKS:
+                raise UsageError(f"There is no task {name!r}.", nearest(name, TASKS))
             try:
                 weight = float(share or 1)
             except ValueError:
                 weight = -1.0
             require(0 < weight < float("inf"), f"The share of {name}", "a positive number", share)
-            require(task not in weights, "tasks", f"each task once, not {name} again", self.tasks)
-            weights[task] = weight
+            require(name not in weights, "tasks", f"each task once, not {name} again", self.tasks)
+            weights[name] = weight
         return weights
-
-
-@dataclass(frozen=True, kw_only=True)
-class TaskSettings:
-    """The settings of the single tasks."""
-
-    ict: IctSettings = field(default=IctSettings())
-    wlp: WlpSettings = field(default=WlpSettings())
-    next_sentence: NextSentenceSettings = field(default=NextSentenceSettings())
-    next_utterance: NextUtteranceSettings = field(default=NextUtteranceSettings())
-    mlm: MlmTextsSettings = field(default=MlmTextsSettings())
-
-    @property
-    def all(self) -> list[Any]:
-        """Each task's own."""
-        return [getattr(self, one.name) for one in fields(self)]

@@ -11,16 +11,15 @@ from typing import Any, Protocol, overload
 from polyrank.config import to_mapping
 from polyrank.errors import UsageError
 from polyrank.pretraining.building import Source, open_tables
-from polyrank.pretraining.draws import shuffled
+from polyrank.pretraining.mixture import Mixture
 from polyrank.pretraining.pairs import Pair
+from polyrank.pretraining.registry import TASKS, TaskSettings, make_task
+from polyrank.pretraining.rng import Permutation
 from polyrank.pretraining.split import SplitName
-from polyrank.pretraining.statistics import sampled
 from polyrank.pretraining.tables import CorpusTables, TablesSettings
-from polyrank.pretraining.tasks.mixture import Mixture
-from polyrank.pretraining.tasks.registry import TASKS, make_task
-from polyrank.pretraining.tasks.task import Task
+from polyrank.pretraining.task import PretrainingTask
 from polyrank.tokens.masking_config import MaskingConfig
-from polyrank.training.pretraining.config import PretrainingConfig, TaskSettings
+from polyrank.training.pretraining.config import PretrainingConfig
 
 VOCABULARY_TEXTS = 100_000
 """Passages or turns that a vocabulary is made of, drawn from all of them."""
@@ -44,13 +43,13 @@ class Drawing:
     ) -> None:
         self.tables = [open_tables(corpus, tables) for corpus in corpora]
         self.config = config
-        self.settings = tasks.all
+        self.settings = tasks
         self.seed = seed
         self.described = [
             [corpus.fingerprint for corpus in corpora],
             to_mapping(config),
             to_mapping(tables),
-            [to_mapping(one) for one in self.settings],
+            {name: to_mapping(own) for name, own in vars(tasks).items()},
             seed,
         ]
 
@@ -66,7 +65,7 @@ class Drawing:
             "Leave the task out, or give such a corpus as well.",
         )
 
-    def tasks(self, split: SplitName = "train") -> list[Task[Any]]:
+    def tasks(self, split: SplitName = "train") -> list[PretrainingTask[Any]]:
         """The tasks of one side."""
         return [
             make_task(name, self.fitting(name), split, self.seed, self.settings)
@@ -82,15 +81,14 @@ class Drawing:
     def pairs(self, num_pairs: int, batch_size: int, masking: MaskingConfig) -> CorpusPairs:
         """As many pairs of the mixture as a run takes."""
         described = json.dumps([*self.described, to_mapping(masking), batch_size, num_pairs])
-        held_out = {
-            task.name: list(sampled(task, self.config.held_out_pairs))
-            for task in self.tasks("held_out")
-        }
+        tasks = self.tasks("held_out")
+        held_out = {task.name: list(task.sample(self.config.held_out_pairs)) for task in tasks}
         return CorpusPairs(
             self.mixture(batch_size),
             num_pairs,
             config=self.config,
             masking=masking,
+            masks=any(task.is_joined for task in tasks),
             fingerprint=hashlib.sha256(described.encode()).hexdigest(),
             held_out=held_out,
         )
@@ -114,7 +112,7 @@ class Texts:
                 texts = tables.articles("train").passages
             else:
                 texts = tables.conversations("train").turns
-            order = shuffled(len(texts), self.seed) if len(texts) else None
+            order = Permutation(len(texts), self.seed) if len(texts) else None
             for place in range(min(share, len(texts))):
                 assert order is not None
                 yield texts[order(place)]
@@ -126,14 +124,6 @@ def base_folder(output: Path) -> Path:
     return output.with_name(f".{output.name}.base")
 
 
-def is_in_batch(pair: Pair) -> bool:
-    """Whether a pair is one of the in-batch softmax; others are read as one text, partly masked.
-
-    These are masked texts, and those with the question whether the second follows.
-    """
-    return pair.task != "mlm" and pair.label is None
-
-
 class Drawn(Protocol):
     """Pairs by number, without end, in an order that needs no shuffling."""
 
@@ -143,8 +133,8 @@ class Drawn(Protocol):
 class CorpusPairs(Sequence[Pair]):
     """As many pairs as a run takes; `pairs` holds them in the order in which they are read.
 
-    `fingerprint` tells the corpus and all that the pairs depend on. `held_out` are pairs of what is
-    not trained on, by task.
+    `masks` says whether some are read as one text, partly masked. `fingerprint` tells the corpus
+    and all that the pairs depend on. `held_out` are pairs of what is not trained on, by task.
     """
 
     is_shuffled = True
@@ -156,6 +146,7 @@ class CorpusPairs(Sequence[Pair]):
         *,
         config: PretrainingConfig,
         masking: MaskingConfig,
+        masks: bool,
         fingerprint: str,
         held_out: Mapping[str, Sequence[Pair]],
     ) -> None:
@@ -163,6 +154,7 @@ class CorpusPairs(Sequence[Pair]):
         self.num_pairs = num_pairs
         self.config = config
         self.masking = masking
+        self.masks = masks
         self.fingerprint = fingerprint
         self.held_out = held_out
 

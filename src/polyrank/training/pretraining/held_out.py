@@ -25,7 +25,7 @@ from polyrank.training.pretraining.collator import (
     document,
     keys,
 )
-from polyrank.training.pretraining.corpora import CorpusPairs, is_in_batch
+from polyrank.training.pretraining.corpora import CorpusPairs
 from polyrank.training.pretraining.objective import Pretraining, accidental
 
 METRIC = "held_out"
@@ -45,10 +45,10 @@ def measure_of_corpus(
         found: dict[str, float] = {}
         main = []
         for name, pairs in tasks.items():
-            if is_in_batch(pairs[0]):
-                figures = ranked(module, pairs)
-            else:
+            if pairs[0].is_joined:
                 figures = read_as_one(module, collator, pairs)
+            else:
+                figures = ranked(module, pairs)
             main += [figures.pop("main")]
             found |= {f"{name}_{figure}": value for figure, value in figures.items()}
         return {METRIC: sum(main) / len(main), **found}

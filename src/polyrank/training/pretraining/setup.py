@@ -44,11 +44,10 @@ def build_pretraining(
             "Choose another schedule, and leave out the metric.",
         )
     config = records.config
-    masks = not {"mlm", "next_sentence", "next_utterance"}.isdisjoint(config.weights)
-    masking = Masking(model.tokenizer.pretrained, records.masking) if masks else None
+    masking = Masking(model.tokenizer.pretrained, records.masking) if records.masks else None
     budget = training.train_batch_tokens
     collator = PretrainingCollator(model, config, masking, budget, training.seed)
-    tokens = some_tokens(model, records if masks else [])
+    tokens = some_tokens(model, records if records.masks else [])
     module = Pretraining(model, objective, tokens=tokens, seed=training.seed)
     measure, metric = measure_of_corpus(module, collator, records)
     dataset = TrainingSet(records)

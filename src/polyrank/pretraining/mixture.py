@@ -13,9 +13,9 @@ from typing import Any, Literal
 
 from polyrank.config import require
 from polyrank.errors import UsageError
-from polyrank.pretraining.draws import Shuffled, combined, shuffled
 from polyrank.pretraining.pairs import Pair, link_key, of_corpus, rest_key
-from polyrank.pretraining.tasks.task import Task
+from polyrank.pretraining.rng import Permutation, hash_numbers
+from polyrank.pretraining.task import PretrainingTask
 
 Batches = Literal["mixed", "single"]
 
@@ -38,7 +38,7 @@ class Mixture:
 
     def __init__(
         self,
-        tasks: Sequence[Task[Any]],
+        tasks: Sequence[PretrainingTask[Any]],
         weights: Sequence[float] | None = None,
         seed: int = 0,
         *,
@@ -50,12 +50,12 @@ class Mixture:
         require(bool(self.tasks), "tasks", "at least one", 0)
         require(batch_size >= 1, "batch_size", "at least 1", batch_size)
         for task in self.tasks:
-            task.require()
+            task.require_pairs()
         equal = [1.0] * len(self.tasks)
         self._quotas = quotas(equal if weights is None else weights, self.tasks)
-        self._places = places(self._quotas, combined(seed, len(self.tasks)))
+        self._places = places(self._quotas, hash_numbers(seed, len(self.tasks)))
         self._unit = batch_size if batches == "single" else 1
-        self._orders: dict[tuple[int, int], Shuffled] = {}
+        self._orders: dict[tuple[int, int], Permutation] = {}
         corpora = list(dict.fromkeys(str(task.tables.path) for task in self.tasks))
         self._corpora = [corpora.index(str(task.tables.path)) for task in self.tasks]
         names = {
@@ -95,13 +95,15 @@ class Mixture:
         one_pass, item = divmod(before * self._unit + within, count)
         return number, one_pass * count + self._order(number, one_pass, count)(item)
 
-    def _order(self, number: int, turn: int, count: int) -> Shuffled:
+    def _order(self, number: int, turn: int, count: int) -> Permutation:
         """The order of a task in one pass."""
         order = self._orders.get((number, turn))
         if order is None:
             if len(self._orders) >= ORDERS_KEPT:
                 self._orders.clear()
-            order = self._orders[number, turn] = shuffled(count, combined(self.seed, number, turn))
+            order = self._orders[number, turn] = Permutation(
+                count, hash_numbers(self.seed, number, turn)
+            )
         return order
 
     def _joint(self, number: int, pair: Pair) -> Pair:
@@ -137,7 +139,7 @@ def places(quotas: Sequence[int], seed: int) -> list[tuple[int, int]]:
     The tasks are shuffled, and each goes on where it was: one pass ends before the next begins.
     """
     starts = list(accumulate(quotas))
-    order = shuffled(sum(quotas), seed)
+    order = Permutation(sum(quotas), seed)
     before = [0] * len(quotas)
     found = []
     for place in range(sum(quotas)):
@@ -153,7 +155,7 @@ def both_wanted(wanted: frozenset[int]) -> frozenset[int]:
     return frozenset(key for one in articles for key in (rest_key(one), link_key(one)))
 
 
-def quotas(weights: Sequence[float], tasks: Sequence[Task[Any]]) -> list[int]:
+def quotas(weights: Sequence[float], tasks: Sequence[PretrainingTask[Any]]) -> list[int]:
     """How many of `ROUND` units each task has: by weight, rounded to the largest remainders."""
     names = ", ".join(task.name for task in tasks)
     if len(weights) != len(tasks):

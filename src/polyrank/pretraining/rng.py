@@ -1,6 +1,6 @@
-"""Numbers that look random and depend on whole numbers alone; and shuffled orders without a list.
+"""Random numbers that depend on whole numbers alone, and permutations that take no memory.
 
-What item i of a task draws is a function of (seed, i): no state to keep, to save or to share out.
+What item i of a task draws is a function of (seed, i): there is no state to keep, save or share.
 The mixing function is the finaliser of SplitMix64 (Steele, Lea, Flood; OOPSLA 2014).
 """
 
@@ -18,21 +18,21 @@ def mix(value: int) -> int:
     return value ^ (value >> 31)
 
 
-def combined(*numbers: int) -> int:
-    """One number of 64 bits for a sequence of whole numbers, in which their order counts."""
+def hash_numbers(*numbers: int) -> int:
+    """64 bits of a sequence of whole numbers; their order counts."""
     state = 0
     for number in numbers:
         state = mix((state + GOLDEN + number) & MASK)
     return state
 
 
-class Draws:
-    """A sequence of draws that the given whole numbers determine."""
+class Random:
+    """A sequence of random numbers that the given whole numbers determine."""
 
     __slots__ = ("_state",)
 
     def __init__(self, *numbers: int) -> None:
-        self._state = combined(*numbers)
+        self._state = hash_numbers(*numbers)
 
     def bits(self) -> int:
         """A whole number of 64 bits."""
@@ -48,7 +48,7 @@ class Draws:
         return self.bits() < probability * 2.0**64
 
 
-class Shuffled:
+class Permutation:
     """A permutation of range(count) that takes no memory: from a place to the number there.
 
     A Feistel network on the fewest bits that hold `count` numbers, walked until it comes back into
@@ -61,7 +61,7 @@ class Shuffled:
         self._count = count
         self._low_bits = bits // 2
         self._high_bits = bits - self._low_bits
-        self._keys = [combined(seed, number) for number in range(ROUNDS)]
+        self._keys = [hash_numbers(seed, number) for number in range(ROUNDS)]
 
     def __len__(self) -> int:
         return self._count
@@ -74,11 +74,6 @@ class Shuffled:
             index = feistel(index, self._keys, self._low_bits, self._high_bits)
             if index < self._count:
                 return index
-
-
-def shuffled(count: int, seed: int) -> Shuffled:
-    """A permutation of range(count)."""
-    return Shuffled(count, seed)
 
 
 def feistel(value: int, keys: list[int], low_bits: int, high_bits: int) -> int:

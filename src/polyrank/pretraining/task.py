@@ -1,35 +1,58 @@
-"""What all tasks have in common: items by number, any number of passes, one seed."""
+"""What all pre-training tasks have in common: items by number, any number of passes, one seed."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from typing import Any, ClassVar, Generic, TypeVar
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, TypeVar
 
 from polyrank.errors import DataError, UsageError
-from polyrank.pretraining.draws import Draws
 from polyrank.pretraining.pairs import Pair, text_key
+from polyrank.pretraining.rng import Permutation, Random, hash_numbers
 from polyrank.pretraining.split import SplitName
-from polyrank.pretraining.tables import ArticleTables, ConversationTables, CorpusTables, Kind
+
+if TYPE_CHECKING:
+    from polyrank.pretraining.tables import (
+        ArticleTables,
+        ConversationTables,
+        CorpusTables,
+        Kind,
+    )
 
 Settings = TypeVar("Settings")
 
 
-class Task(ABC, Generic[Settings]):
+@dataclass(frozen=True, kw_only=True)
+class NoSettings:
+    """A task without settings."""
+
+
+class PaperFigures(NamedTuple):
+    """What Chang et al. (ICLR 2020) had of a task, from the English Wikipedia."""
+
+    pairs: float
+    first_tokens: float
+    second_tokens: float
+
+
+class PretrainingTask(ABC, Generic[Settings]):
     """A sequence of pairs, drawn from one side of a corpus.
 
     `len(task)` is the number of pairs of one pass. `task[i]` depends on the seed and on i alone; i
-    may go beyond the first pass, and every pass draws anew. Raises UsageError where the corpus is
-    of a kind that the task cannot use.
+    may exceed the first pass, and every pass draws anew. Raises UsageError where the task cannot
+    use a corpus of this kind.
     """
 
     name: ClassVar[str]
-    settings_type: ClassVar[type[Any]]
+    settings_type: ClassVar[type[Any]] = NoSettings
     kinds: ClassVar[tuple[Kind, ...]] = ("articles",)
+    """The kinds of corpora that it can draw from."""
     lacking: ClassVar[str]
     """What the corpus lacks where the task has no pair, as the end of a sentence."""
     has_passages: ClassVar[bool] = False
-    """Whether the second of its pairs is a passage, of which there is a frequency."""
+    """Whether the second text of its pairs is a passage, which has a frequency."""
+    paper: ClassVar[PaperFigures | None] = None
 
     def __init__(
         self,
@@ -48,35 +71,45 @@ class Task(ABC, Generic[Settings]):
         self.split: SplitName = split
         self.seed = seed
         self.settings: Settings = self.settings_type() if settings is None else settings
+        self.is_joined = self.joins(self.settings)
         self._key = text_key(self.name)
+
+    @classmethod
+    def joins(cls, settings: Settings) -> bool:
+        """Whether the two texts of a pair are read as one, partly masked.
+
+        Others are read apart, and compared by the in-batch softmax.
+        """
+        return False
 
     @abstractmethod
     def __len__(self) -> int: ...
 
     @abstractmethod
-    def pair(self, item: int, draws: Draws) -> Pair:
+    def pair(self, item: int, rng: Random) -> Pair:
         """The pair of an item of the pass, with what is drawn for it."""
 
     def frequency(self, passage: int) -> float:
         """How often a passage is the document in one pass, in expectation."""
         return 1.0
 
-    def draws(self, turn: int, item: int) -> Draws:
-        """What is drawn for an item of a pass."""
-        return Draws(self.seed, self._key, turn, item)
-
     def __getitem__(self, index: int) -> Pair:
         if index < 0 or not len(self):
             raise IndexError(f"{self.name} has no pair {index}")
-        turn, item = divmod(index, len(self))
-        return self.pair(item, self.draws(turn, item))
+        number, item = divmod(index, len(self))
+        return self.pair(item, Random(self.seed, self._key, number, item))
 
     def __iter__(self) -> Iterator[Pair]:
         """The pairs of the first pass, in the order of the corpus."""
         return map(self.__getitem__, range(len(self)))
 
-    def require(self) -> None:
-        """Raise DataError if there is no pair, saying what the corpus lacks."""
+    def sample(self, count: int) -> Iterator[Pair]:
+        """Yield different pairs of the first pass, drawn from all of it; the seed decides which."""
+        order = Permutation(len(self), hash_numbers(self.seed, count))
+        return (self[order(place)] for place in range(min(count, len(self))))
+
+    def require_pairs(self) -> None:
+        """Raise DataError if there are no pairs, saying what the corpus lacks."""
         if not len(self):
             side = "training" if self.split == "train" else "held-out"
             counts = self.tables.counts[self.split]
@@ -91,7 +124,7 @@ class Task(ABC, Generic[Settings]):
             )
 
 
-class ArticleTask(Task[Settings]):
+class ArticleTask(PretrainingTask[Settings]):
     """A task that draws from articles."""
 
     @property
@@ -100,7 +133,7 @@ class ArticleTask(Task[Settings]):
         return self.tables.articles(self.split)
 
 
-class ConversationTask(Task[Settings]):
+class ConversationTask(PretrainingTask[Settings]):
     """A task that draws from conversations."""
 
     kinds = ("conversations",)

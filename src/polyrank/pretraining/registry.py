@@ -1,0 +1,82 @@
+"""The pre-training tasks by name: each is the one task of a module of `polyrank.pretraining.tasks`.
+
+A module that is added there is found; no list names it.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterator, Mapping
+from dataclasses import field, fields, make_dataclass
+from importlib import import_module
+from pkgutil import iter_modules
+from typing import TYPE_CHECKING, Any
+
+from polyrank.errors import UsageError, nearest
+from polyrank.pretraining import tasks
+from polyrank.pretraining.split import SplitName
+from polyrank.pretraining.task import NoSettings, PretrainingTask
+
+if TYPE_CHECKING:
+    from polyrank.pretraining.tables import CorpusTables
+
+
+def found_tasks() -> Iterator[type[PretrainingTask[Any]]]:
+    """Yield the task of each module, in the order of their names."""
+    for module in iter_modules(tasks.__path__, f"{tasks.__name__}."):
+        for value in vars(import_module(module.name)).values():
+            is_task = inspect.isclass(value) and issubclass(value, PretrainingTask)
+            if is_task and value.__module__ == module.name:
+                yield value
+
+
+TASKS: Mapping[str, type[PretrainingTask[Any]]] = {task.name: task for task in found_tasks()}
+
+if TYPE_CHECKING:
+
+    class TaskSettings:
+        """The settings of all tasks that have any, each under its task's name."""
+else:
+    TaskSettings = make_dataclass(
+        "TaskSettings",
+        [
+            (name, task.settings_type, field(default=task.settings_type()))
+            for name, task in TASKS.items()
+            if task.settings_type is not NoSettings
+        ],
+        namespace={"__module__": __name__, "__doc__": "The settings of all tasks that have any."},
+        frozen=True,
+        kw_only=True,
+    )
+
+
+def find_task(name: str) -> type[PretrainingTask[Any]]:
+    """A task by its name. Raises UsageError for an unknown one."""
+    if name not in TASKS:
+        raise UsageError(f"There is no pre-training task {name!r}.", nearest(name, TASKS))
+    return TASKS[name]
+
+
+def make_task(
+    name: str,
+    tables: CorpusTables,
+    split: SplitName = "train",
+    seed: int = 0,
+    settings: TaskSettings | None = None,
+) -> PretrainingTask[Any]:
+    """A task by its name, with its own of `settings`.
+
+    Raises UsageError for an unknown name, or a corpus of another kind.
+    """
+    return find_task(name)(tables, split, seed, getattr(settings or TaskSettings(), name, None))
+
+
+def joins(name: str, values: Mapping[str, Any]) -> bool:
+    """Whether a task reads the two texts of a pair as one, with settings by name.
+
+    `values` may hold other settings as well; those that are missing have their defaults. Raises
+    UsageError for an unknown task.
+    """
+    task = find_task(name)
+    own = {one.name: values[one.name] for one in fields(task.settings_type) if one.name in values}
+    return task.joins(task.settings_type(**own))
