@@ -50,7 +50,7 @@ from polyrank.pretraining.statistics import second_text
 from polyrank.pretraining.tables import TablesSettings
 from polyrank.progress import quieten_libraries
 from polyrank.records import Candidate, Example
-from polyrank.retrieval.lexical import BM25Index
+from polyrank.retrieval.bm25.index import BM25Index
 from polyrank.runtime import set_seed
 from polyrank.training.config import TrainingConfig
 from polyrank.training.pretraining.collator import document

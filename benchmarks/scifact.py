@@ -35,7 +35,7 @@ from polyrank.models.checkpoint import ARCHITECTURES
 from polyrank.models.source import default_base
 from polyrank.progress import quieten_libraries
 from polyrank.records import Context, Example
-from polyrank.retrieval.lexical import BM25Index
+from polyrank.retrieval.bm25.index import BM25Index
 from polyrank.runtime import set_seed
 from polyrank.training.config import TrainingConfig
 from polyrank.training.negatives.config import NegativesConfig

@@ -42,16 +42,15 @@ from benchmarks.timing import interleaved, machine, median_ratio
 from polyrank.data.examples import load_examples
 from polyrank.models.bi_encoder import BiEncoder
 from polyrank.models.checkpoint import load_model
-from polyrank.products import product
 from polyrank.progress import quieten_libraries
 from polyrank.retrieval.folder_engine import FolderEngine
 from polyrank.retrieval.index import Index
 from polyrank.retrieval.search.approximate import search_approximate
 from polyrank.retrieval.search.exact import search_exact
-from polyrank.scoring.best import Best
-from polyrank.scoring.blockwise import BLOCK_ROWS, Block, best_rows, norms_of, top_k
 from polyrank.scoring.exact import ExactScorer
-from polyrank.scoring.screen import Rows, quantised
+from polyrank.scoring.matmul import product
+from polyrank.scoring.screen import ScreenRows, quantised
+from polyrank.scoring.topk import BLOCK_ROWS, Best, CandidateBlock, best_rows, norms_of, top_k
 
 K = 100
 STEP = 20_000
@@ -175,10 +174,10 @@ def exhaustive(options: argparse.Namespace) -> None:
         attended = torch.einsum("bmn,bmd->bnd", logits.softmax(1), context[None])
         return torch.topk((attended * tensor[None]).sum(-1), K)
 
-    def over(rows: Rows, stored: Tensor) -> Callable[[Tensor], object]:
+    def over(rows: ScreenRows, stored: Tensor) -> Callable[[Tensor], object]:
         def search(context: Tensor) -> object:
             blocks = [
-                Block(start, Rows(*(cut(part, start) for part in rows)))
+                CandidateBlock(start, ScreenRows(*(cut(part, start) for part in rows)))
                 for start in range(0, len(vectors), BLOCK_ROWS)
             ]
             best = [Best(K, lambda row: row)]
@@ -194,8 +193,8 @@ def exhaustive(options: argparse.Namespace) -> None:
         "formula, two products": formula,
         **{n: lambda c, f=f: f(c[0]) for n, f in one_vector_scans(vectors).items()},  # type: ignore[misc]
         "poly-64, every score, bfloat16": every_score(lambda: [half]),
-        "poly-64, float32": over(Rows(tensor, None, norms), tensor),
-        "poly-64, bfloat16": over(Rows(half, None, norms_of(half)), half),
+        "poly-64, float32": over(ScreenRows(tensor, None, norms), tensor),
+        "poly-64, bfloat16": over(ScreenRows(half, None, norms_of(half)), half),
         "poly-64, 8-bit sketch of float32": over(sketch, tensor),
     }
     current: list[Tensor] = [next(contexts)]

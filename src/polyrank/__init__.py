@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from polyrank.models.poly_encoder import PolyEncoder
     from polyrank.records import Candidate, Example, Hit
     from polyrank.retrieval.index import Index
-    from polyrank.retrieval.pipeline import RetrieveRerank
+    from polyrank.retrieval.rerank import RetrieveRerank
 
 __all__ = [
     "BiEncoder",

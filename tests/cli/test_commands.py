@@ -15,7 +15,7 @@ import torch
 
 from polyrank.cli.main import commands, run
 from polyrank.records import Hit
-from polyrank.retrieval.results import Found, SearchReport, SearchResults
+from polyrank.retrieval.engine import Found, SearchReport, SearchResults
 
 
 class LengthCross:

@@ -14,7 +14,7 @@ from polyrank.evaluation import latency
 from polyrank.evaluation.latency import Latency, VectorSearch, measure_latency
 from polyrank.evaluation.table import ComparisonRow, markdown_table, terminal_table
 from polyrank.records import Candidate
-from polyrank.retrieval.lexical import BM25Index
+from polyrank.retrieval.bm25.index import BM25Index
 from polyrank.scoring.poly import poly_scores
 
 

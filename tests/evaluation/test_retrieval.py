@@ -14,7 +14,7 @@ from polyrank.data.formats.beir import RetrievalSet
 from polyrank.errors import DataError, MissingExtraError, ModelError, UsageError
 from polyrank.evaluation.retrieval import evaluate_retrieval, judge, rerank, retrieve
 from polyrank.records import Candidate
-from polyrank.retrieval.lexical import BM25Index
+from polyrank.retrieval.bm25.index import BM25Index
 from tiny_encoders import TEXTS, load_variant
 
 

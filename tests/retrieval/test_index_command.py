@@ -5,13 +5,13 @@ from hash_model import HashModel, contents
 
 from polyrank.cli.main import commands, run
 from polyrank.models import checkpoint
-from polyrank.retrieval import maker
+from polyrank.retrieval import model_record
 from polyrank.retrieval.index import Index
 
 
 @pytest.fixture(autouse=True)
 def loading(monkeypatch):
-    monkeypatch.setattr(maker, "load_model", HashModel.load)
+    monkeypatch.setattr(model_record, "load_model", HashModel.load)
     monkeypatch.setattr(checkpoint, "load_model", HashModel.load)
 
 

@@ -9,7 +9,7 @@ import pytest
 from hash_model import HashModel, numbered
 
 from polyrank.errors import IndexFolderError, UsageError
-from polyrank.retrieval import maker as maker_module
+from polyrank.retrieval import model_record
 from polyrank.retrieval.index import Index
 from polyrank.retrieval.store.manifest import Layout, checksum_of
 
@@ -18,7 +18,7 @@ SMALL = Layout(block_rows=10, shard_rows=30)
 
 @pytest.fixture
 def loading(monkeypatch):
-    monkeypatch.setattr(maker_module, "load_model", HashModel.load)
+    monkeypatch.setattr(model_record, "load_model", HashModel.load)
 
 
 @pytest.fixture

@@ -10,13 +10,12 @@ from polyrank.errors import DataError, IndexFolderError, ModelError, StorageErro
 from polyrank.records import Candidate
 from polyrank.retrieval.filters import Comparison
 from polyrank.retrieval.milvus import collection as collection_module
-from polyrank.retrieval.milvus import rows as rows_module
+from polyrank.retrieval.milvus import schema as schema_module
 from polyrank.retrieval.milvus import search as search_module
 from polyrank.retrieval.milvus.address import MilvusAddress
 from polyrank.retrieval.milvus.collection import Collection
 from polyrank.retrieval.milvus.engine import MilvusEngine
-from polyrank.retrieval.milvus.rows import longest, requests
-from polyrank.retrieval.milvus.schema import INDEX_TYPES, MilvusIndex
+from polyrank.retrieval.milvus.schema import INDEX_TYPES, MilvusIndex, longest, requests
 from polyrank.retrieval.milvus.search import Ranking
 from polyrank.retrieval.source import Candidates
 from polyrank.scoring.poly import poly_scores
@@ -186,7 +185,7 @@ def test_a_collection_of_others_is_neither_opened_nor_replaced(make, path):
     engine._connection.ask("Testing", "drop_collection_properties", "others", drop)
     with pytest.raises(IndexFolderError, match="not made by polyrank"):
         MilvusEngine.open(address(engine))
-    with pytest.raises(UsageError, match="no index that could be replaced"):
+    with pytest.raises(UsageError, match="not an index that could be replaced"):
         create(path, name="others", overwrite=True)
 
 
@@ -258,7 +257,7 @@ def test_the_longest_texts_and_ids_are_held(make):
 
 
 def test_requests_stay_below_their_limits(make, monkeypatch):
-    monkeypatch.setattr(rows_module, "REQUEST_BYTES", 20_000)
+    monkeypatch.setattr(schema_module, "REQUEST_BYTES", 20_000)
     monkeypatch.setattr(collection_module, "PAGE_BYTES", 5_000)
     monkeypatch.setattr(collection_module, "ID_BYTES", 300)
     monkeypatch.setattr(collection_module, "HITS_AT_ONCE", 70)

@@ -15,7 +15,7 @@ from hash_model import HashModel
 
 from polyrank.errors import IndexFolderError, MissingExtraError, StorageError
 from polyrank.records import Candidate
-from polyrank.retrieval.milvus import embedded
+from polyrank.retrieval.milvus import connection
 from polyrank.retrieval.milvus.address import MilvusAddress
 from polyrank.retrieval.milvus.connection import Timeouts
 from polyrank.retrieval.milvus.engine import MilvusEngine
@@ -61,9 +61,9 @@ def search(engine, top_k=3):
 def server(tmp_path_factory):
     """The port of an embedded server, so that connections to it are those to any server."""
     path = tmp_path_factory.mktemp("milvus") / "server.db"
-    uri = embedded.start_server(path)
+    uri = connection.start_server(path)
     yield int(uri.rsplit(":", 1)[1])
-    embedded.stop_server(path)
+    connection.stop_server(path)
 
 
 class Proxy:
@@ -271,7 +271,7 @@ def test_a_file_is_shared_in_a_process_and_let_go_at_the_end(tmp_path):
     with pytest.raises(StorageError, match="was closed"):
         len(first)
     second.close()
-    assert path not in embedded._users
+    assert path not in connection._users
     again = MilvusEngine.open(MilvusAddress(path=path, collection="a"))
     assert len(again) == 5
     assert search(again)[0].report.certified

@@ -9,12 +9,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from polyrank.errors import ModelError, UsageError
-from polyrank.products import can_multiply_int8
 from polyrank.retrieval.index import Index
 from polyrank.retrieval.search import exact as exact_module
 from polyrank.retrieval.search.exact import cheaper, search_exact
 from polyrank.retrieval.store.manifest import Layout
-from polyrank.scoring.blockwise import COLUMNS_AT_ONCE, context_groups
+from polyrank.scoring.matmul import can_multiply_int8
+from polyrank.scoring.topk import COLUMNS_AT_ONCE, context_groups
 
 STRATEGIES = ["scan", *(["bounded"] if can_multiply_int8() else [])]
 

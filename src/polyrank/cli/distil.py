@@ -19,7 +19,7 @@ from polyrank.cli.show_config import show_config
 from polyrank.cli.train import TrainOptions
 from polyrank.errors import UsageError, nearest
 from polyrank.models.config import BiEncoderConfig, PolyEncoderConfig
-from polyrank.retrieval.lexical_config import BM25Config
+from polyrank.retrieval.bm25.config import BM25Config
 from polyrank.training import processes
 from polyrank.training.config import TrainingConfig
 from polyrank.training.negatives.config import NegativesConfig

@@ -15,7 +15,7 @@ from polyrank.cli.options import flattened, option
 from polyrank.cli.output import Output
 from polyrank.config import require
 from polyrank.errors import DataError, UsageError
-from polyrank.retrieval.lexical_config import BM25Config
+from polyrank.retrieval.bm25.config import BM25Config
 from polyrank.training.negatives.config import NegativesConfig
 
 if TYPE_CHECKING:

@@ -18,8 +18,8 @@ from polyrank.errors import DataError, UsageError
 from polyrank.records import Context, Hit
 
 if TYPE_CHECKING:
+    from polyrank.retrieval.engine import SearchReport, SearchResults
     from polyrank.retrieval.index import Index
-    from polyrank.retrieval.results import SearchReport, SearchResults
 
 DEFAULT_TOP_K = 10
 DEFAULT_RERANK_TOP = 100
@@ -119,7 +119,7 @@ def find(
         found = index.search(contexts, top_k, exact=options.exact, where=options.filter)
         return found, [0] * len(found)
 
-    from polyrank.retrieval.pipeline import RetrieveRerank
+    from polyrank.retrieval.rerank import RetrieveRerank
 
     num_candidates = DEFAULT_RERANK_TOP if options.rerank_top is None else options.rerank_top
     reranker = load(options.rerank, options)

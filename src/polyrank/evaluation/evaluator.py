@@ -22,8 +22,8 @@ from polyrank.evaluation.retrieval import Rankings, judge, measures, rerank, ret
 from polyrank.evaluation.tasks import RankingTask, RetrievalTask, Task, require_ranking
 from polyrank.jobs import Results
 from polyrank.models.two_tower import TwoTower
-from polyrank.retrieval.lexical import lexical_package
-from polyrank.retrieval.lexical_config import BM25Config
+from polyrank.retrieval.bm25.config import BM25Config
+from polyrank.retrieval.bm25.index import lexical_package
 
 BM25 = "bm25"
 """The source that stands for the lexical baseline, which is built from the data."""

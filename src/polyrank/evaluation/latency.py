@@ -20,14 +20,22 @@ from torch import Tensor
 
 from polyrank.errors import UsageError
 from polyrank.evaluation.ranking import Ranker, TwoTowerRanker
-from polyrank.products import can_multiply_int8
 from polyrank.records import Candidate, Context
-from polyrank.retrieval.lexical import BM25Index
+from polyrank.retrieval.bm25.index import BM25Index
 from polyrank.retrieval.search.exact import seconds
-from polyrank.scoring.best import Best, Ranked, RowNumbers
-from polyrank.scoring.blockwise import BLOCK_ROWS, Block, best_rows, norms_of, top_k
+from polyrank.scoring.matmul import can_multiply_int8
 from polyrank.scoring.poly import Attention
-from polyrank.scoring.screen import Rows, quantised
+from polyrank.scoring.screen import ScreenRows, quantised
+from polyrank.scoring.topk import (
+    BLOCK_ROWS,
+    Best,
+    CandidateBlock,
+    Ranked,
+    RowNumbers,
+    best_rows,
+    norms_of,
+    top_k,
+)
 
 ENCODED_TEXTS = 256
 """So many candidates are encoded and then repeated: the time of a score depends on no value."""
@@ -179,9 +187,10 @@ class VectorSearch:
     def __init__(self, vectors: Tensor, attention: Attention) -> None:
         self.vectors = vectors
         self.attention = attention
-        self.sketches: list[Block] | None = None
+        self.sketches: list[CandidateBlock] | None = None
         self.whole = [
-            Block(start, Rows(part, None, norms_of(part), None)) for start, part in self.parts()
+            CandidateBlock(start, ScreenRows(part, None, norms_of(part), None))
+            for start, part in self.parts()
         ]
 
     def parts(self) -> list[tuple[int, Tensor]]:
@@ -194,7 +203,7 @@ class VectorSearch:
         keepers = [Best(k, lambda row: row) for _ in contexts]
         return best_rows(contexts, self.attention, self.blocks(contexts), self.gather, keepers)
 
-    def blocks(self, contexts: Tensor) -> list[Block]:
+    def blocks(self, contexts: Tensor) -> list[CandidateBlock]:
         """What is screened: the cheaper of the sketches and the vectors themselves."""
         if not can_multiply_int8():
             return self.whole
@@ -202,7 +211,7 @@ class VectorSearch:
         if seconds(torch.int8, *shape) > seconds(torch.float32, *shape):
             return self.whole
         if self.sketches is None:
-            self.sketches = [Block(start, quantised(part)) for start, part in self.parts()]
+            self.sketches = [CandidateBlock(start, quantised(part)) for start, part in self.parts()]
         return self.sketches
 
     def gather(self, rows: RowNumbers) -> Tensor:

@@ -18,8 +18,8 @@ from polyrank.evaluation.metrics import RETRIEVAL_LABELS, QueryMetrics
 from polyrank.evaluation.ranking import PairRanker, TwoTowerRanker
 from polyrank.progress import bar
 from polyrank.records import Candidate, Context, Hit
-from polyrank.retrieval.pipeline import require_reranker
-from polyrank.scoring.blockwise import top_k
+from polyrank.retrieval.rerank import require_reranker
+from polyrank.scoring.topk import top_k
 
 if TYPE_CHECKING:
     from polyrank.data.formats.beir import RetrievalSet

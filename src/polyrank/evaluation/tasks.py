@@ -23,7 +23,7 @@ from polyrank.records import Candidate, Context, Example
 
 if TYPE_CHECKING:
     from polyrank.data.formats.beir import RetrievalSet
-    from polyrank.retrieval.lexical import BM25Index
+    from polyrank.retrieval.bm25.index import BM25Index
 
 LATENCY_TEXTS = 4096
 """At most this many texts of a task are used to measure time with."""
@@ -63,7 +63,7 @@ class RankingTask:
 
     def lexical(self) -> BM25Index:
         """BM25 whose frequencies of words are those of all different candidates."""
-        from polyrank.retrieval.lexical import BM25Index
+        from polyrank.retrieval.bm25.index import BM25Index
 
         texts = self.different_texts()
         return BM25Index.build([Candidate(str(row), text) for row, text in enumerate(texts)])
@@ -103,7 +103,7 @@ class RetrievalTask:
 
     def lexical(self) -> BM25Index:
         """BM25 over the corpus."""
-        from polyrank.retrieval.lexical import BM25Index
+        from polyrank.retrieval.bm25.index import BM25Index
 
         return BM25Index.build(self.data.corpus)
 

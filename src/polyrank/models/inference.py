@@ -1,4 +1,4 @@
-"""A copy of an encoder made for inference: lower precision, packed weights (see `products`).
+"""A copy of an encoder made for inference: lower precision, packed weights (see `scoring.matmul`).
 
 Knows nothing of texts or scores.
 """
@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.optim.optimizer import register_optimizer_step_post_hook
 
-from polyrank.products import Packed, can_pack
+from polyrank.scoring.matmul import Packed, can_pack
 
 
 class PackedLinear(nn.Module):

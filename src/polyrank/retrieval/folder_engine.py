@@ -9,15 +9,16 @@ from pathlib import Path
 from typing import cast
 
 import numpy as np
+from numpy.typing import NDArray
 from torch import Tensor
 
 from polyrank.errors import IndexFolderError, StorageError, UsageError
 from polyrank.records import Candidate, Hit
-from polyrank.retrieval.engine import Encode
+from polyrank.retrieval.engine import Encode, Found, SearchReport, Strategy
 from polyrank.retrieval.filters import Filter
-from polyrank.retrieval.results import Found, SearchReport, Strategy
+from polyrank.retrieval.search.approximate import search_approximate
+from polyrank.retrieval.search.exact import search_exact
 from polyrank.retrieval.search.graph import GraphKind
-from polyrank.retrieval.search.plan import search_cache
 from polyrank.retrieval.search.structure import (
     FEWEST_ROWS,
     SampleContexts,
@@ -32,8 +33,11 @@ from polyrank.retrieval.store.changes import add, compact, delete, merge_small, 
 from polyrank.retrieval.store.checksums import check_sums
 from polyrank.retrieval.store.commit import Change, changing
 from polyrank.retrieval.store.manifest import Manifest, read_manifest, require_same_maker
-from polyrank.scoring.best import Ranked
 from polyrank.scoring.poly import Attention
+from polyrank.scoring.topk import Ranked
+
+SELECTIVE = 0.1
+"""Where a filter lets less than this share of the rows pass, a graph is mostly dead ends."""
 
 
 class FolderEngine:
@@ -92,14 +96,8 @@ class FolderEngine:
         if not count:
             report = SearchReport(strategy="scan", num_candidates=0, num_scored=0, certified=True)
             return [Found([], report) for _ in contexts]
-        attention = cast("Attention", cache.manifest.model.attention)
-        ranked, strategy = search_cache(
-            contexts,
-            attention,
-            cache,
-            structure,
-            min(top_k, count),
-            allowed=allowed,
+        ranked, strategy = ranked_rows(
+            contexts, cache, structure, min(top_k, count), allowed=allowed
         )
         return [found(cache, each, strategy, count) for each in ranked]
 
@@ -188,6 +186,29 @@ class FolderEngine:
 
     def _changing(self) -> AbstractContextManager[Change]:
         return changing(self.folder, self.manifest.model.fingerprint)
+
+
+def ranked_rows(
+    contexts: Tensor,
+    cache: CandidateCache,
+    structure: Structure | None,
+    top_k: int,
+    *,
+    allowed: NDArray[np.bool_] | None,
+) -> tuple[list[Ranked], Strategy]:
+    """The best `top_k` of the `allowed` rows for each context (B, m, d), and how they were found.
+
+    At least `top_k` rows are allowed. The search is approximate where there is a `structure` and
+    that pays, and exact otherwise.
+    """
+    attention = cast("Attention", cache.manifest.model.attention)
+    selective = allowed is not None and allowed.mean() < SELECTIVE
+    if structure is not None and not selective:
+        graph, effort = structure
+        ranked = search_approximate(contexts, attention, cache, graph, effort, top_k, allowed)
+        if all(len(each.rows) == top_k for each in ranked):
+            return ranked, "approximate"
+    return search_exact(contexts, attention, cache, top_k, allowed=allowed)
 
 
 def found(cache: CandidateCache, ranked: Ranked, strategy: Strategy, count: int) -> Found:

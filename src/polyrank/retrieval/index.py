@@ -13,15 +13,18 @@ from torch import Tensor
 from polyrank.data.candidates import read_ids
 from polyrank.errors import DataError, IndexFolderError, UsageError, nearest
 from polyrank.records import Candidate, Context
-from polyrank.retrieval.engine import Engine
+from polyrank.retrieval.engine import Engine, SearchResults
 from polyrank.retrieval.filters import Filter, parse_filter
 from polyrank.retrieval.folder_engine import FolderEngine, give_structure
-from polyrank.retrieval.maker import load_maker, model_folder, require_maker
 from polyrank.retrieval.milvus.address import is_milvus, parse_backend
 from polyrank.retrieval.milvus.engine import MilvusEngine
+from polyrank.retrieval.milvus.folder import Remote, build_remote, is_remote, read_remote
 from polyrank.retrieval.milvus.schema import MilvusIndex
-from polyrank.retrieval.remote import Remote, build_remote, is_remote, read_remote
-from polyrank.retrieval.results import SearchResults
+from polyrank.retrieval.model_record import (
+    load_recorded_model,
+    model_folder,
+    require_recorded_model,
+)
 from polyrank.retrieval.search.graph import GRAPH_KINDS, GraphKind, faiss
 from polyrank.retrieval.search.structure import SampleContexts, sampled_texts
 from polyrank.retrieval.source import Candidates, Source
@@ -283,9 +286,9 @@ def made_by(
 ) -> VectorModel:
     """The model of an index: the one that is given, if it is the one, or the index's own."""
     if model is None:
-        return load_maker(folder, record, files, device, dtype)
+        return load_recorded_model(folder, record, files, device, dtype)
     require_vectors(model)
-    require_maker(folder, record, model)
+    require_recorded_model(folder, record, model)
     return model
 
 

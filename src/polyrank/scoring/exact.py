@@ -9,12 +9,13 @@ Letters: m vectors of the context, r rank, n candidates, d dimensions.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import torch
 from torch import Tensor
 from torch.nn import functional
 
-from polyrank.products import Product, product
-from polyrank.scoring.bounds import factorise, numerical_rank
+from polyrank.scoring.matmul import Product, product
 from polyrank.scoring.poly import Attention, attention_scale
 
 CHUNK = 128
@@ -63,3 +64,35 @@ def context_product(vectors: Tensor, rows: int) -> Product:
             first, second = product(factor.basis, rows), product(factor.weights, rows)
             return lambda candidates: second(first(candidates))
     return product(vectors, rows)
+
+
+class Factor(NamedTuple):
+    """Context vectors as Y ≈ W H: `weights` W (m, r), `basis` H (r, d) with orthonormal rows."""
+
+    weights: Tensor
+    basis: Tensor
+
+
+def factorise(vectors: Tensor, rank: int) -> Factor:
+    """The best factor of this rank: (m, d) → Factor.
+
+    It is the truncated singular value decomposition, computed from the eigenvectors of Y Y^T,
+    which are cheap for m < d.
+    """
+    exact = vectors.double()
+    values, vectors_left = torch.linalg.eigh(exact @ exact.T)  # ascending
+    left = vectors_left[:, -rank:].flip(1)  # (m, r)
+    sizes = values[-rank:].flip(0).clamp_min(1e-300).sqrt()  # (r,)
+    basis = (left.T @ exact) / sizes[:, None]
+    weights = left * sizes
+    return Factor(weights.to(vectors.dtype), basis.to(vectors.dtype))
+
+
+def numerical_rank(vectors: Tensor, tolerance: float = 1e-6) -> int:
+    """The singular values above `tolerance` times the largest; at least 1.
+
+    A context of T tokens has rank T at most, however many vectors are made of them.
+    """
+    exact = vectors.double()
+    values = torch.linalg.eigvalsh(exact @ exact.T)
+    return max(1, int((values > tolerance**2 * values[-1]).sum()))

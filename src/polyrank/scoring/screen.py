@@ -17,8 +17,8 @@ from typing import NamedTuple, Protocol
 import torch
 from torch import Tensor
 
-from polyrank.products import product
 from polyrank.scoring.exact import context_product
+from polyrank.scoring.matmul import product
 
 BFLOAT16_STEP = 1.01 * 2.0**-8
 """Rounding to bfloat16 changes a number by less than this share of it."""
@@ -33,7 +33,7 @@ CONVERTED_ROWS = 2048
 """Rows of one product where candidates are converted first, which must stay in cache too."""
 
 
-class Rows(NamedTuple):
+class ScreenRows(NamedTuple):
     """Candidates as they are screened.
 
     `values` (n, d); a candidate is `values · scales` but for an error of norm `errors`, and that
@@ -49,11 +49,11 @@ class Rows(NamedTuple):
 class Screen(Protocol):
     """Bounds candidates from above for B contexts at once."""
 
-    def upper(self, rows: Rows) -> Tensor:
+    def upper(self, rows: ScreenRows) -> Tensor:
         """The score of context b and candidate n is at most the result (B, n)."""
 
 
-def quantised(vectors: Tensor) -> Rows:
+def quantised(vectors: Tensor) -> ScreenRows:
     """Candidates (n, d) in 8 bits, one scale each, with what the rounding has changed."""
     vectors = vectors.float()
     scales = vectors.abs().amax(dim=1) / LARGEST_INT8  # (n,)
@@ -61,7 +61,7 @@ def quantised(vectors: Tensor) -> Rows:
     steps = (vectors / divisor).round().clamp(-LARGEST_INT8, LARGEST_INT8)
     kept = steps * scales[:, None]
     norms, errors = kept.norm(dim=1), (vectors - kept).norm(dim=1)
-    return Rows(steps.to(torch.int8), scales, norms, errors)
+    return ScreenRows(steps.to(torch.int8), scales, norms, errors)
 
 
 class IntegerScreen:
@@ -77,7 +77,7 @@ class IntegerScreen:
         self._norms = largest_norm(contexts)
         self._values = rounded.to(torch.int8).flatten(0, 1).T.contiguous()  # (d, B m)
 
-    def upper(self, rows: Rows) -> Tensor:
+    def upper(self, rows: ScreenRows) -> Tensor:
         """(B, n). `rows.values` is int8."""
         num_contexts, num_vectors, dimension = self._shape
         bounds = torch.empty(num_contexts, len(rows.values))
@@ -116,7 +116,7 @@ class FloatScreen:
         make = context_product if single else product
         self._product = make(rounded.flatten(0, 1), SCREEN_ROWS)
 
-    def upper(self, rows: Rows) -> Tensor:
+    def upper(self, rows: ScreenRows) -> Tensor:
         """(B, n). `rows.errors` are not looked at: the values must be the candidates."""
         num_contexts, num_vectors, _ = self._shape
         bounds = torch.empty(num_contexts, len(rows.values))

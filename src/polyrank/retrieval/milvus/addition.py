@@ -17,13 +17,15 @@ from polyrank.errors import DataError, PolyrankError, StorageError
 from polyrank.records import Candidate
 from polyrank.retrieval.engine import Encode
 from polyrank.retrieval.milvus.collection import CANDIDATE_FIELDS, Collection
-from polyrank.retrieval.milvus.rows import (
+from polyrank.retrieval.milvus.schema import (
+    IDENTIFIER,
     MOST_ROWS,
+    VECTOR,
+    Description,
     Row,
     encoded_rows,
     require_storable,
 )
-from polyrank.retrieval.milvus.schema import IDENTIFIER, VECTOR, Description, read_description
 from polyrank.retrieval.source import Candidates
 from polyrank.retrieval.store.columns import Kinds
 
@@ -70,7 +72,7 @@ class Addition:
             require_storable(candidate, self.blame)
             self.places[candidate.id] = place
         old = self.old_rows([candidate.id for candidate in block])
-        description = read_description(self.collection.properties(), str(self.collection))
+        description = self.collection.description()
         kinds = Kinds(description.kinds, self.blame)
         for candidate in block:
             kinds.take(candidate)

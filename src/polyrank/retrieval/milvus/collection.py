@@ -7,15 +7,15 @@ Knows requests; knows nothing of scores.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from polyrank.errors import StorageError
-from polyrank.retrieval.milvus.connection import Connection
+from polyrank.errors import IndexFolderError, StorageError, UsageError
+from polyrank.retrieval.milvus.connection import Connection, client_class
 from polyrank.retrieval.milvus.expression import among, both, quoted
-from polyrank.retrieval.milvus.rows import Row, requests
 from polyrank.retrieval.milvus.schema import (
     IDENTIFIER,
     META,
@@ -24,9 +24,16 @@ from polyrank.retrieval.milvus.schema import (
     VECTOR,
     Description,
     MilvusIndex,
+    Row,
     collection_schema,
     index_parameters,
+    read_description,
+    requests,
+    vector_of,
 )
+
+CANDIDATE_FIELDS = (IDENTIFIER, TEXT, META)
+REBUILD = "Build the index again."
 
 MOST_HITS = 16_384
 """The most hits of one search, and rows of one page, that a server gives."""
@@ -63,13 +70,22 @@ class Collection:
         return bool(self._ask("Looking for the collection", "has_collection"))
 
     def create(self, description: Description, index: MilvusIndex) -> None:
-        """Make the collection, empty, with its index; `load` makes it ready to be searched.
+        """Make the collection, empty, ready to be searched; remove it again if anything fails."""
+        try:
+            self._create(description, index)
+            self.require_index(index.index_type, StorageError)
+            self.load()
+        except BaseException:
+            with suppress(StorageError):
+                self.drop()
+            raise
+
+    def _create(self, description: Description, index: MilvusIndex) -> None:
+        """Make the collection and its index.
 
         Nothing is there to be indexed, so nobody waits for it: pymilvus would wait half a second,
         with a request that embedded Milvus does not know.
         """
-        from polyrank.retrieval.milvus.connection import client_class
-
         client = client_class()
         self._ask(
             "Creating the collection",
@@ -93,6 +109,60 @@ class Collection:
         """Give the collection another name, which must be free."""
         self.connection.ask("Renaming the collection", "rename_collection", self.name, name)
         self.name = name
+
+    def require_replaceable(self, *, overwrite: bool) -> None:
+        """Raise UsageError for a collection that must not be removed."""
+        if not overwrite:
+            raise UsageError(
+                f"There is a collection {self} already.",
+                "Choose another name, or have it replaced.",
+            )
+        try:
+            self.description()
+        except IndexFolderError as error:
+            raise UsageError(
+                f"The collection {self} is not an index that could be replaced.",
+                "Choose another name, or remove it with Milvus's own tools.",
+            ) from error
+
+    def require_index(
+        self, index_type: str, error: type[StorageError] | type[IndexFolderError]
+    ) -> None:
+        """Raise an error if Milvus has another index than was asked for."""
+        index = self.index()
+        found = (index.get("index_type"), index.get("metric_type"))
+        if found != (index_type, METRIC):
+            raise error(
+                f"The collection {self} has the index {found[0]} with {found[1]} instead of "
+                f"{index_type} with {METRIC}.",
+                REBUILD,
+            )
+
+    def description(self) -> Description:
+        """What the collection says of itself. Raises IndexFolderError if it is none of ours."""
+        return read_description(self.properties(), str(self))
+
+    def verify(self, description: Description) -> None:
+        """Read everything and compare. Raises IndexFolderError at the first difference."""
+        self.require_index(description.index_type, IndexFolderError)
+        state = self.load_state()
+        if state != "Loaded":
+            raise self.damaged(f"is not loaded but {state}")
+        expected, found = self.count(), 0
+        width = 4 * description.dimension + 64
+        for page in self.pages("", [IDENTIFIER, VECTOR], width):
+            found += len(page)
+            matrix = np.stack([vector_of(row) for row in page]).astype(np.float64)
+            bad = ~(np.sqrt((matrix**2).sum(axis=1)) <= description.norm)
+            if matrix.shape[1] != description.dimension or bad.any():
+                identifier = page[int(bad.argmax())][IDENTIFIER]
+                raise self.damaged(f"has a bad vector, of {identifier!r}")
+        if found != expected:
+            raise self.damaged(f"counts {expected} candidates and has {found}")
+
+    def damaged(self, how: str) -> IndexFolderError:
+        """The error of a collection that is not what it says of itself."""
+        return IndexFolderError(f"The collection {self} {how}.", REBUILD)
 
     def properties(self) -> Mapping[str, Any]:
         """The properties of the collection."""
@@ -247,6 +317,3 @@ def id_blocks(identifiers: Sequence[str]) -> Iterator[list[str]]:
         size += weight
     if block:
         yield block
-
-
-CANDIDATE_FIELDS = (IDENTIFIER, TEXT, META)

@@ -14,27 +14,23 @@ from torch import Tensor
 
 from polyrank.errors import DataError, IndexFolderError, ModelError, UsageError
 from polyrank.records import Candidate, Hit
-from polyrank.retrieval.engine import Encode
+from polyrank.retrieval.engine import Encode, Found, SearchReport
 from polyrank.retrieval.filters import Filter, require_fields
 from polyrank.retrieval.milvus.addition import Addition
 from polyrank.retrieval.milvus.address import MilvusAddress
 from polyrank.retrieval.milvus.collection import CANDIDATE_FIELDS, Collection
 from polyrank.retrieval.milvus.connection import Connection, Timeouts
 from polyrank.retrieval.milvus.expression import expression
-from polyrank.retrieval.milvus.making import make, require_replaceable
-from polyrank.retrieval.milvus.rows import candidate_of
 from polyrank.retrieval.milvus.schema import (
     IDENTIFIER,
     MOST_BYTES,
     TEXT,
     Description,
     MilvusIndex,
-    read_description,
+    candidate_of,
     require_model,
 )
 from polyrank.retrieval.milvus.search import Ranked, Searcher
-from polyrank.retrieval.milvus.verification import verify
-from polyrank.retrieval.results import Found, SearchReport
 from polyrank.retrieval.source import Candidates
 from polyrank.scoring.poly import Attention
 
@@ -84,9 +80,9 @@ class MilvusEngine:
         try:
             collection = Collection(connection, address.collection)
             if collection.exists():
-                require_replaceable(collection, overwrite=overwrite)
+                collection.require_replaceable(overwrite=overwrite)
                 collection.drop()
-            make(collection, description, index)
+            collection.create(description, index)
         except BaseException:
             connection.close()
             raise
@@ -114,7 +110,7 @@ class MilvusEngine:
                 raise IndexFolderError(
                     f"There is no collection {address}.", "Check the name, or build the index."
                 )
-            description = read_description(collection.properties(), str(collection))
+            description = collection.description()
             if fingerprint is not None:
                 require_model(description, fingerprint, str(collection))
             collection.load()
@@ -137,7 +133,7 @@ class MilvusEngine:
         """
         old = Collection(self._connection, name)
         if old.exists():
-            require_replaceable(old, overwrite=overwrite)
+            old.require_replaceable(overwrite=overwrite)
             old.drop()
         self._collection.rename(name)
         self._connection.address = replace(self._connection.address, collection=name)
@@ -249,7 +245,7 @@ class MilvusEngine:
         return before != self._state
 
     def _read_description(self) -> None:
-        self._description = read_description(self._collection.properties(), str(self._collection))
+        self._description = self._collection.description()
 
     def verify(self) -> None:
         """Read everything and compare it with what the collection says of itself.
@@ -257,7 +253,7 @@ class MilvusEngine:
         Milvus has no checksums to compare with. Raises IndexFolderError at the first difference.
         """
         self._read_description()
-        verify(self._collection, self._description)
+        self._collection.verify(self._description)
 
     def close(self) -> None:
         """Close the connection; stop embedded Milvus if nobody in this process uses the file."""

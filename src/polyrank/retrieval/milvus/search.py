@@ -23,11 +23,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from polyrank.errors import ModelError
+from polyrank.retrieval.engine import SearchReport, Strategy
 from polyrank.retrieval.milvus.collection import MOST_HITS, Collection
-from polyrank.retrieval.milvus.rows import vector_of
-from polyrank.retrieval.milvus.schema import IDENTIFIER, VECTOR, Description
-from polyrank.retrieval.results import SearchReport, Strategy
-from polyrank.retrieval.search.probes import distinct, probes_of
+from polyrank.retrieval.milvus.schema import IDENTIFIER, VECTOR, Description, vector_of
+from polyrank.retrieval.search.approximate import probes_of
 from polyrank.scoring.exact import ExactScorer
 from polyrank.scoring.poly import Attention
 
@@ -214,3 +213,9 @@ class Searcher:
         """The vectors of candidates, by id; those deleted since are left out."""
         rows = self._collection.rows(sorted(identifiers), [IDENTIFIER, VECTOR])
         return {row[IDENTIFIER]: vector_of(row) for row in rows}
+
+
+def distinct(vectors: Tensor) -> Tensor:
+    """The vectors of a context (m, d) that are there, each once: (n, d), 0 ≤ n ≤ m."""
+    there = vectors[(vectors != 0).any(dim=1)]
+    return torch.unique(there, dim=0) if len(there) else there

@@ -1,7 +1,11 @@
 """Approximate top-k: a few neighbour searches name candidates, which get the full score.
 
-Rows that were added after the structure was built are not in it; they are searched exactly. How
-much is looked at is an `Effort`, tuned for a wanted recall when the structure is built (`tuning`).
+The vectors of a context lie close together, so that the neighbours of a few of them (its probes)
+are what those of all m would be. Rows that were added after the structure was built are not in it;
+they are searched exactly. How much is looked at is an `Effort`, tuned for a wanted recall when the
+structure is built.
+
+Letters: B contexts, m vectors of each, p probes of a context, d dimensions.
 """
 
 from __future__ import annotations
@@ -9,16 +13,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
 from polyrank.retrieval.search.exact import blocks_of, keepers
 from polyrank.retrieval.search.graph import Graph
-from polyrank.retrieval.search.probes import probes_of
 from polyrank.retrieval.store.cache import CandidateCache
-from polyrank.scoring.best import Ranked
-from polyrank.scoring.blockwise import best_rows
 from polyrank.scoring.poly import Attention
+from polyrank.scoring.topk import Ranked, best_rows
 
 FEWEST_NEIGHBOURS = 32
 
@@ -69,3 +72,27 @@ def search_approximate(
     return best_rows(
         contexts, attention, blocks, cache.gather, keepers(cache, top_k, len(contexts)), early
     )
+
+
+def probes_of(vectors: Tensor, count: int) -> Tensor:
+    """At most `count` probes of a context (m, d): (p, d), p ≤ m.
+
+    They are chosen as k-means chooses centres: first the vector nearest to the mean, then always
+    the farthest from those chosen, then one step to the mean. Rows of zeros are not vectors.
+    """
+    there = vectors[(vectors != 0).any(dim=1)].float()
+    if len(there) <= count:
+        return there if len(there) else vectors[:1].float()
+    squares = there @ there.T  # (m, m)
+    norms = squares.diagonal()
+    distances = norms[:, None] + norms[None] - 2 * squares
+    first = int((norms - 2 * squares.mean(dim=1)).argmin())
+    chosen = [first]
+    nearest = distances[first].clone()
+    while len(chosen) < count:
+        chosen.append(int(nearest.argmax()))
+        nearest = torch.minimum(nearest, distances[chosen[-1]])
+    owner = distances[chosen].argmin(dim=0)  # (m,)
+    members = torch.zeros(count, len(there)).scatter_(0, owner[None], 1.0)
+    sizes = members.sum(dim=1, keepdim=True)
+    return (members @ there / sizes)[(sizes > 0)[:, 0]]

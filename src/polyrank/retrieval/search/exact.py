@@ -18,13 +18,20 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from polyrank.products import can_multiply_int8
 from polyrank.retrieval.store.cache import CandidateCache
 from polyrank.retrieval.store.vectors import DTYPES
-from polyrank.scoring.best import Best, Ranked
-from polyrank.scoring.blockwise import BLOCK_ROWS, Block, best_rows, norms_of, screen_for
+from polyrank.scoring.matmul import can_multiply_int8
 from polyrank.scoring.poly import Attention
-from polyrank.scoring.screen import SCREEN_ROWS, Rows, quantised
+from polyrank.scoring.screen import SCREEN_ROWS, ScreenRows, quantised
+from polyrank.scoring.topk import (
+    BLOCK_ROWS,
+    Best,
+    CandidateBlock,
+    Ranked,
+    best_rows,
+    norms_of,
+    screen_for,
+)
 
 ExactStrategy = Literal["bounded", "scan"]
 TRIALS = 3
@@ -67,14 +74,14 @@ def blocks_of(
     *,
     start: int = 0,
     sketches: bool | None = None,
-) -> Iterator[Block]:
+) -> Iterator[CandidateBlock]:
     """The rows from `start` in blocks, as sketches or as they are stored; mapped, not copied."""
     if sketches is None:
         sketches = can_multiply_int8()
     for first, rows in cache.screened(BLOCK_ROWS, start=start, sketches=sketches):
         passing = None if allowed is None else allowed[first : first + len(rows.values)]
         if passing is None or passing.any():
-            yield Block(first, rows, passing)
+            yield CandidateBlock(first, rows, passing)
 
 
 def cheaper(contexts: Tensor, cache: CandidateCache) -> ExactStrategy:
@@ -99,7 +106,7 @@ def seconds(dtype: torch.dtype, num_vectors: int, dimension: int, threads: int) 
     if dtype == torch.int8:
         rows = quantised(candidates)
     else:
-        rows = Rows(candidates.to(dtype), None, norms_of(candidates), None)
+        rows = ScreenRows(candidates.to(dtype), None, norms_of(candidates), None)
     screen = screen_for(contexts, dtype)
     best = float("inf")
     for _ in range(TRIALS):

@@ -31,7 +31,7 @@ from polyrank.retrieval.store.vectors import (
     has_scales,
     restored,
 )
-from polyrank.scoring.screen import Rows as Screened
+from polyrank.scoring.screen import ScreenRows
 
 READ_ROWS = 1024
 
@@ -132,7 +132,7 @@ class CandidateCache:
 
     def screened(
         self, rows: int, *, start: int = 0, sketches: bool
-    ) -> Iterator[tuple[int, Screened]]:
+    ) -> Iterator[tuple[int, ScreenRows]]:
         """The rows from `start` in blocks of at most `rows`, each with the number of its first.
 
         As sketches or as they are stored, deleted ones included; mapped, not copied.

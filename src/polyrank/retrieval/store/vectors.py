@@ -25,8 +25,7 @@ from torch import Tensor
 from polyrank.errors import IndexFolderError
 from polyrank.retrieval.store.manifest import REBUILD, Storage
 from polyrank.retrieval.store.strings import write_all
-from polyrank.scoring.screen import Rows as Screened
-from polyrank.scoring.screen import quantised
+from polyrank.scoring.screen import ScreenRows, quantised
 from polyrank.storage import storage_errors
 
 STORAGES: tuple[Storage, ...] = get_args(Storage)
@@ -188,15 +187,15 @@ class Vectors:
         scales = None if self.scales is None else self.scales[places]
         return Rows(self.components[places], scales)
 
-    def screened(self, start: int, stop: int, *, sketches: bool) -> Screened:
+    def screened(self, start: int, stop: int, *, sketches: bool) -> ScreenRows:
         """Some rows for a screen, as sketches or as they are stored; not copied."""
         norms = self.norms[start:stop]
         errors = None if self.errors is None else self.errors[start:stop]
         if sketches:
             scales = self.sketch_scales[start:stop]
-            return Screened(self.sketch[start:stop], scales, norms, errors)
+            return ScreenRows(self.sketch[start:stop], scales, norms, errors)
         norms = norms if errors is None else norms + errors
-        return Screened(self.components[start:stop], self.scales_of(start, stop), norms)
+        return ScreenRows(self.components[start:stop], self.scales_of(start, stop), norms)
 
     def scales_of(self, start: int, stop: int) -> Tensor | None:
         """The scales of some rows, where the type of storage has them."""

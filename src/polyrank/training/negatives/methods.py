@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from polyrank.config import to_mapping
+from polyrank.retrieval.bm25.config import BM25Config
+from polyrank.retrieval.bm25.index import BM25Index
 from polyrank.retrieval.index import Index
-from polyrank.retrieval.lexical import BM25Index
-from polyrank.retrieval.lexical_config import BM25Config
 from polyrank.retrieval.vector_model import require_vectors
 from polyrank.training.negatives.config import NegativesConfig
 from polyrank.training.negatives.dialogue import DialogueNegatives

@@ -10,8 +10,8 @@ import torch
 
 from polyrank.errors import IndexFolderError
 from polyrank.records import Context, Hit
+from polyrank.retrieval.bm25.index import BM25Index
 from polyrank.retrieval.index import Index
-from polyrank.retrieval.lexical import BM25Index
 from polyrank.retrieval.vector_model import require_vectors
 from polyrank.training.negatives.pool import Numbered, Pool, Proposals
 

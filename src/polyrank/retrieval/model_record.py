@@ -1,4 +1,4 @@
-"""The model that made an index: where it lies, and whether a model is the one.
+"""The model of an index, as its manifest records it: where it lies, and whether a model is the one.
 
 Vectors mean nothing to another model, so that an index is never opened with one.
 """
@@ -37,7 +37,7 @@ def model_folder(model: VectorModel, folder: Path) -> Path:
     return path
 
 
-def load_maker(
+def load_recorded_model(
     folder: Path,
     record: ModelRecord,
     files: Mapping[str, FileRecord],
@@ -61,11 +61,11 @@ def load_maker(
         raise IndexFolderError(
             f"The model of the index {folder} cannot be loaded: {error.problem}", REMEDY
         ) from error
-    require_maker(folder, record, model)
+    require_recorded_model(folder, record, model)
     return model
 
 
-def require_maker(folder: Path, record: ModelRecord, model: VectorModel) -> None:
+def require_recorded_model(folder: Path, record: ModelRecord, model: VectorModel) -> None:
     """Raise IndexFolderError if the vectors were made by another model."""
     if model.num_vectors != record.num_vectors:
         raise IndexFolderError(

@@ -14,8 +14,8 @@ from torch import Tensor
 from polyrank.config import require
 from polyrank.errors import ModelError, UsageError
 from polyrank.records import Context, Hit
+from polyrank.retrieval.engine import Found, SearchResults
 from polyrank.retrieval.filters import Filter
-from polyrank.retrieval.results import Found, SearchResults
 
 if TYPE_CHECKING:
     from polyrank.retrieval.index import Index

@@ -24,10 +24,9 @@ from polyrank.config import require
 from polyrank.errors import DataError, MissingExtraError, UsageError
 from polyrank.progress import bar
 from polyrank.records import Candidate, Context, Hit
-from polyrank.retrieval.lexical_config import BM25Config
-from polyrank.retrieval.results import Found, SearchReport, SearchResults
+from polyrank.retrieval.bm25.config import BM25Config, Tokenise, pieces, stemmed_words, words
+from polyrank.retrieval.engine import Found, SearchReport, SearchResults
 from polyrank.retrieval.source import Candidates, Source
-from polyrank.retrieval.words import Tokenise, pieces, stemmed_words, words
 
 STANDARD = BM25Config()
 

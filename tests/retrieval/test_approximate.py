@@ -1,6 +1,7 @@
 import torch
 
-from polyrank.retrieval.search.probes import distinct, probes_of
+from polyrank.retrieval.milvus.search import distinct
+from polyrank.retrieval.search.approximate import probes_of
 
 
 def test_probes_are_few_and_far_apart():

@@ -1,8 +1,8 @@
-"""Texts to the words that lexical search compares, in any script. Knows nothing of scores.
+"""What BM25 compares: its settings, and the words that they make of a text. Needs no numpy.
 
 A word is a run of letters, marks and digits. Scripts whose words are not set apart by spaces (Han,
 kana, Thai, Lao, Khmer, Burmese, Tibetan), or carry particles and endings (Hangul), give overlapping
-pairs of letters in the place of words.
+pairs of letters instead of words. Knows nothing of scores.
 """
 
 from __future__ import annotations
@@ -12,8 +12,10 @@ import re
 import sys
 import unicodedata
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import cache
 
+from polyrank.config import require
 from polyrank.errors import UsageError, nearest
 
 Tokenise = Callable[[str], list[str]]
@@ -30,6 +32,30 @@ UNSPACED = (
 ASCII_WORD = re.compile("[a-z0-9]+")
 JOINERS = {0x00AD: None, 0x200C: None, 0x200D: None}
 """Signs without a width inside words: the soft hyphen and the joiners."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class BM25Config:
+    """What defines a BM25 score, beside the texts."""
+
+    k1: float = 1.5
+    """How fast further occurrences of a word count less; the larger, the slower."""
+    b: float = 0.75
+    """How much longer candidates are held against them, from 0 to 1."""
+    stemmer: str | None = None
+    """Compare the stems of words of this language, such as english; needs PyStemmer."""
+    letters: int | None = None
+    """Compare overlapping runs of this many letters in the place of words."""
+
+    def __post_init__(self) -> None:
+        require(self.k1 >= 0, "k1", "0 or more", self.k1)
+        require(0 <= self.b <= 1, "b", "from 0 to 1", self.b)
+        few = self.letters is not None and self.letters < 1
+        require(not few, "letters", "at least 1", self.letters)
+        if self.stemmer is not None and self.letters is not None:
+            raise UsageError(
+                "stemmer and letters are two ways to compare words.", "Leave one of them out."
+            )
 
 
 @cache

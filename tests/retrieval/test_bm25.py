@@ -13,9 +13,8 @@ import torch
 from polyrank.errors import DataError, MissingExtraError, UsageError
 from polyrank.evaluation.ranking import evaluate
 from polyrank.records import Example
-from polyrank.retrieval.lexical import BM25Index
-from polyrank.retrieval.lexical_config import BM25Config
-from polyrank.retrieval.words import ASCII_WORD, word_pattern, words
+from polyrank.retrieval.bm25.config import ASCII_WORD, BM25Config, word_pattern, words
+from polyrank.retrieval.bm25.index import BM25Index
 
 VOCABULARY = ["disk", "boot", "Wifi", "größe", "файл", "kernel", "x", "sound"]
 

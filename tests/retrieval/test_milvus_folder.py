@@ -6,7 +6,7 @@ import pytest
 from hash_model import HashModel
 
 from polyrank.errors import DataError, IndexFolderError, UsageError
-from polyrank.retrieval import maker
+from polyrank.retrieval import model_record
 from polyrank.retrieval.index import Index
 
 pytest.importorskip("pymilvus", reason="pymilvus is not installed")
@@ -50,7 +50,7 @@ def test_it_is_the_index_in_a_folder(index, tmp_path):
 def test_it_is_opened_again_with_its_own_model(index, monkeypatch):
     best = index.search(["a"], 5, exact=True)
     index.close()
-    monkeypatch.setattr(maker, "load_model", HashModel.load)
+    monkeypatch.setattr(model_record, "load_model", HashModel.load)
     with Index.open(index.path) as opened:
         assert opened.search(["a"], 5, exact=True) == best
         assert json.loads((index.path / "manifest.json").read_text())["milvus"].endswith("polyrank")

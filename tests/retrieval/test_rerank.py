@@ -7,9 +7,9 @@ from hash_model import HashModel, brute_force
 
 from polyrank.errors import ModelError, UsageError
 from polyrank.records import Candidate, Hit
+from polyrank.retrieval.engine import Found, SearchReport, SearchResults
 from polyrank.retrieval.index import Index
-from polyrank.retrieval.pipeline import RetrieveRerank
-from polyrank.retrieval.results import Found, SearchReport, SearchResults
+from polyrank.retrieval.rerank import RetrieveRerank
 from tiny_encoders import TEXTS, load_variant
 
 CONTEXTS = ["what is it", "another", ["two", "turns"]]

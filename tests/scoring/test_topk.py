@@ -5,13 +5,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from polyrank.errors import ModelError
-from polyrank.products import can_multiply_int8
-from polyrank.scoring import blockwise
-from polyrank.scoring.best import Best
-from polyrank.scoring.blockwise import Block, best_rows, norms_of, top_k
+from polyrank.scoring import topk
 from polyrank.scoring.exact import CHUNK, ExactScorer
+from polyrank.scoring.matmul import can_multiply_int8
 from polyrank.scoring.poly import poly_scores
-from polyrank.scoring.screen import FloatScreen, IntegerScreen, Rows, quantised
+from polyrank.scoring.screen import FloatScreen, IntegerScreen, ScreenRows, quantised
+from polyrank.scoring.topk import Best, CandidateBlock, best_rows, norms_of, top_k
 
 integers = pytest.mark.skipif(not can_multiply_int8(), reason="torch has no 8-bit products here")
 
@@ -79,7 +78,7 @@ def test_no_score_is_above_its_bound(name, seed, scale):
     contexts = draw(seed, 3, 7, 40, scale=scale)
     contexts[1, 4:] = 0
     candidates = texts_like(seed, 64, 40).to(dtype) * (1 + seed % 5)
-    bounds = make(contexts).upper(Rows(candidates, None, norms_of(candidates), None))
+    bounds = make(contexts).upper(ScreenRows(candidates, None, norms_of(candidates), None))
     scores = poly_scores(contexts.double(), candidates.double())
     assert bounds.shape == (3, 64)
     assert bool((bounds.double() >= scores).all())
@@ -110,7 +109,7 @@ def test_no_score_is_above_its_bound_in_integers(seed, scale):
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
 @pytest.mark.parametrize("num_vectors", [1, 16])
 def test_the_best_are_those_of_brute_force(attention, dtype, num_vectors, monkeypatch):
-    monkeypatch.setattr(blockwise, "BLOCK_ROWS", 700)
+    monkeypatch.setattr(topk, "BLOCK_ROWS", 700)
     contexts = draw(5, 3, num_vectors, 32, scale=4)
     candidates = texts_like(6, 3000, 32).to(dtype)
     found = top_k(contexts, candidates, 20, attention)
@@ -127,7 +126,7 @@ def test_integer_blocks_give_the_same_and_score_few():
     contexts, candidates = draw(1, 2, 16, 64, scale=3), texts_like(2, 4000, 64)
     rows = quantised(candidates)
     blocks = [
-        Block(start, Rows(*(part[start : start + 1000] for part in rows)))
+        CandidateBlock(start, ScreenRows(*(part[start : start + 1000] for part in rows)))
         for start in range(0, 4000, 1000)
     ]
     best = [Best(10, lambda row: row) for _ in contexts]
@@ -141,12 +140,12 @@ def test_integer_blocks_give_the_same_and_score_few():
 def test_rows_that_are_not_allowed_are_not_found():
     contexts, candidates = draw(1, 2, 4, 16), texts_like(2, 500, 16)
     allowed = np.arange(500) % 7 == 3
-    rows = Rows(candidates, None, norms_of(candidates), None)
+    rows = ScreenRows(candidates, None, norms_of(candidates), None)
     best = [Best(1000, lambda row: row) for _ in contexts]
     found = best_rows(
         contexts,
         "basic",
-        [Block(0, rows, allowed)],
+        [CandidateBlock(0, rows, allowed)],
         lambda n: candidates[torch.from_numpy(n)],
         best,
     )
@@ -157,10 +156,14 @@ def test_rows_that_are_not_allowed_are_not_found():
 @pytest.mark.parametrize("key", [lambda row: row, lambda row: -row])
 def test_ties_go_to_the_larger_key(key):
     candidates = texts_like(2, 1, 8).repeat(50, 1)
-    rows = Rows(candidates, None, norms_of(candidates), None)
+    rows = ScreenRows(candidates, None, norms_of(candidates), None)
     best = [Best(3, key)]
     (ranked,) = best_rows(
-        draw(0, 1, 2, 8), "basic", [Block(0, rows)], lambda n: candidates[torch.from_numpy(n)], best
+        draw(0, 1, 2, 8),
+        "basic",
+        [CandidateBlock(0, rows)],
+        lambda n: candidates[torch.from_numpy(n)],
+        best,
     )
     assert ranked.rows == sorted(range(50), key=key, reverse=True)[:3]
 
@@ -172,10 +175,10 @@ def test_a_context_that_is_not_finite_is_refused():
 
 
 def test_rows_scored_early_are_found_once(monkeypatch):
-    monkeypatch.setattr(blockwise, "MOST_BOUNDS", 300)
+    monkeypatch.setattr(topk, "MOST_BOUNDS", 300)
     contexts, candidates = draw(1, 2, 4, 16), texts_like(2, 500, 16)
     blocks = [
-        Block(start, Rows(part, None, norms_of(part)))
+        CandidateBlock(start, ScreenRows(part, None, norms_of(part)))
         for start, part in zip(range(0, 500, 100), candidates.split(100), strict=True)
         if start != 200
     ]

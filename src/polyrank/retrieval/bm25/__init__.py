@@ -1,0 +1,1 @@
+"""Lexical search: BM25 over the words of candidates."""
