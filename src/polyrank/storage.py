@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import io
 import os
 import shutil
 import tempfile
@@ -150,6 +151,13 @@ def names_file(path: Path, descriptor: int) -> bool:
         return os.path.samestat(path.stat(), os.fstat(descriptor))
     except FileNotFoundError:
         return False
+
+
+def write_all(handle: io.FileIO, data: bytes | memoryview) -> None:
+    """Write all of `data` to an unbuffered file, which may take it in parts."""
+    view = memoryview(data)
+    while len(view):
+        view = view[handle.write(view) :]
 
 
 def synchronise(file: Path) -> None:

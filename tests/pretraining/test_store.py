@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from polyrank.errors import DataError, MissingExtraError, UsageError
+from polyrank.errors import DataError, UsageError
 from polyrank.pretraining.corpus.convert import Layout, convert
 from polyrank.pretraining.corpus.schema import count, from_batch, to_batch
 from polyrank.pretraining.corpus.store import Corpus
@@ -104,12 +104,6 @@ def test_a_damaged_part_is_named(corpus):
         Corpus.open(corpus.path)
     part.unlink()
     with pytest.raises(DataError, match="missing"):
-        Corpus.open(corpus.path)
-
-
-def test_pyarrow_that_is_missing_is_named(monkeypatch, corpus):
-    monkeypatch.setitem(sys.modules, "pyarrow", None)
-    with pytest.raises(MissingExtraError, match=r"polyrank\[wiki\]"):
         Corpus.open(corpus.path)
 
 

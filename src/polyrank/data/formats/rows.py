@@ -14,7 +14,7 @@ from polyrank.data.files import base_suffix, open_bytes, read_json_lines, read_l
 from polyrank.data.formats.hub import is_hub, read_hub
 from polyrank.data.formats.source import Blame, Source, at_line, at_place
 from polyrank.data.json_array import read_json_array
-from polyrank.errors import DataError, MissingExtraError, UsageError, nearest
+from polyrank.errors import DataError, UsageError, nearest
 
 JSON_LINES = (".jsonl", ".ndjson")
 
@@ -136,11 +136,9 @@ def wrong_count(path: Path, line: int, got: int, expected: str) -> DataError:
 
 def read_parquet(path: Path) -> Iterator[dict[str, Any]]:
     """Yield the rows of a Parquet file. Raises DataError where it is damaged or cut off."""
-    try:
-        import pyarrow
-        import pyarrow.parquet
-    except ImportError:
-        raise MissingExtraError("pyarrow", "parquet", "Reading Parquet files") from None
+    import pyarrow
+    import pyarrow.parquet
+
     open_bytes(path).close()
     try:
         for batch in pyarrow.parquet.ParquetFile(path).iter_batches(batch_size=4096):

@@ -11,7 +11,6 @@ from collections.abc import Iterator, Sequence
 from itertools import chain, pairwise
 from typing import Any, Literal
 
-from polyrank.errors import MissingExtraError
 from polyrank.records import (
     Article,
     Conversation,
@@ -38,12 +37,10 @@ COUNTED: dict[Kind, tuple[str, ...]] = {
 
 
 def require_pyarrow() -> Any:
-    """The package pyarrow. Raises MissingExtraError."""
-    try:
-        import pyarrow
-        import pyarrow.parquet
-    except ImportError:
-        raise MissingExtraError("pyarrow", "wiki", "A corpus of Parquet files") from None
+    """The package pyarrow, loaded when it is first needed."""
+    import pyarrow
+    import pyarrow.parquet
+
     return pyarrow
 
 

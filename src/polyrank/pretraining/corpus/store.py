@@ -29,10 +29,8 @@ class Corpus:
     def open(cls, path: str | Path) -> Corpus:
         """Open a folder that `polyrank corpus` made.
 
-        Raises UsageError if it is none, DataError if it is damaged or of a newer version,
-        MissingExtraError without pyarrow.
+        Raises UsageError if it is none, DataError if it is damaged or of a newer version.
         """
-        require_pyarrow()
         path = Path(path)
         corpus = cls(path, read_manifest(path))
         for part in corpus.manifest.parts:
