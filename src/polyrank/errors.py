@@ -18,7 +18,10 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 
 class PolyrankError(Exception):
@@ -32,6 +35,11 @@ class PolyrankError(Exception):
         self.problem = problem
         self.remedy = remedy
         super().__init__(f"{problem} {remedy}")
+
+    def left_to_another_process(self) -> Self:
+        """This error, which another process of the same run tells people of."""
+        self.said_elsewhere = True
+        return self
 
     def __reduce__(self) -> tuple[Any, ...]:
         """What pickle needs, since errors cross from one process to another."""

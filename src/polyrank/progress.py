@@ -1,7 +1,8 @@
-"""Our progress bars on standard error, and silence from the libraries below.
+"""How a long call tells people how far it is, and silence from the libraries below.
 
-Nothing is drawn where standard error is not a terminal. A process that works for another reports
-to it instead (`reporting`), and that one draws the bar.
+Words go to a function that the caller gives, `say`. Bars are drawn on standard error if that is a
+terminal; a process that works for another reports to it instead (`reporting`), and that one draws
+the bar.
 """
 
 from __future__ import annotations
@@ -14,6 +15,9 @@ from collections.abc import Callable, Iterator
 from contextvars import ContextVar
 from functools import partial
 
+Say = Callable[[str], None]
+"""Says a line to people."""
+
 Listener = Callable[[str, int], None]
 LISTENER: ContextVar[Listener | None] = ContextVar("LISTENER", default=None)
 QUIET = {
@@ -24,6 +28,10 @@ QUIET = {
     "TRANSFORMERS_NO_ADVISORY_WARNINGS": "1",
     "TRANSFORMERS_VERBOSITY": "error",
 }
+
+
+def silent(words: str) -> None:
+    """Say nothing."""
 
 
 @contextlib.contextmanager

@@ -7,8 +7,7 @@ import pytest
 import torch
 from objective_cases import assert_equal_steps, run_step, set_dropout, setup_of
 
-from polyrank.training import gradient_cache
-from polyrank.training.gradient_cache import graph_bytes, is_worthwhile
+from polyrank.training.step import cached_backward, graph_bytes, is_worthwhile
 
 SINGLE = {"rtol": 1e-4, "atol": 1e-5}
 VARIANTS = [
@@ -84,7 +83,7 @@ def test_gradients_add_to_those_of_earlier_steps(bert):
     module, collator, dataset = setup_of("bi", bert, "softmax", cache="always")
     step = collator([dataset[place] for place in range(6)])
     for _ in range(2):
-        gradient_cache.cached_backward(module, step, contextlib.nullcontext)
+        cached_backward(module, step, contextlib.nullcontext)
     twice = {name: p.grad.clone() for name, p in module.named_parameters() if p.grad is not None}
     _, once = run_step(module, collator, dataset, range(6))
     for name, gradient in twice.items():
@@ -121,7 +120,7 @@ def test_one_batchs_graph_at_a_time(bert, monkeypatch):
         return rows
 
     monkeypatch.setattr(module, "encode", encode)
-    gradient_cache.cached_backward(module, step, contextlib.nullcontext)
+    cached_backward(module, step, contextlib.nullcontext)
     assert len(step["contexts"]) + len(step["candidates"]) > 3
     assert most == [1]
 
@@ -133,10 +132,10 @@ def test_on_by_itself_only_where_memory_would_run_out(bert, monkeypatch):
     needed = graph_bytes(module.model, batches, 4)
     assert graph_bytes(module.model, batches, 2) == needed / 2
     for memory, worthwhile in ((needed * 0.9, True), (needed * 1.1, False)):
-        monkeypatch.setattr(gradient_cache, "memory_for_graphs", lambda device, m=memory: m)
+        monkeypatch.setattr("polyrank.training.step.memory_for_graphs", lambda device, m=memory: m)
         assert is_worthwhile(module, step, 4) is worthwhile
     small = {**step, "contexts": step["contexts"][:1], "candidates": step["candidates"][:1]}
-    monkeypatch.setattr(gradient_cache, "memory_for_graphs", lambda device: 0)
+    monkeypatch.setattr("polyrank.training.step.memory_for_graphs", lambda device: 0)
     assert not is_worthwhile(module, small, 4)
 
 

@@ -14,9 +14,9 @@ from polyrank.errors import DataError, ModelError, UsageError
 from polyrank.records import Candidate, Example
 from polyrank.retrieval.index import Index
 from polyrank.training.negatives.config import Limits, NegativesConfig
-from polyrank.training.negatives.dialogue import DialogueNegatives
 from polyrank.training.negatives.filtering import choose
 from polyrank.training.negatives.methods import (
+    DialogueNegatives,
     bm25_method,
     dialogue_method,
     model_method,

@@ -95,10 +95,10 @@ def test_steps_that_cannot_be_shared_out_are_refused(monkeypatch):
 
 
 def test_one_process_needs_nobody(monkeypatch):
-    assert processes.gather(3) == [3]
-    assert processes.from_first(lambda: 4) == 4
+    assert processes.gather_objects(3) == [3]
+    assert processes.run_on_first(lambda: 4) == 4
     assert processes.own_device("auto") == "auto"
-    with pytest.raises(DataError, match="a b") as caught, processes.together():
+    with pytest.raises(DataError, match="a b") as caught, processes.sharing_errors():
         raise DataError("a", "b")
     assert not caught.value.said_elsewhere
     monkeypatch.setenv("WORLD_SIZE", "8")  # some schedulers set it where nothing was launched

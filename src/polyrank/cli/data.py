@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from polyrank.cli.options import option
 from polyrank.errors import UsageError
+from polyrank.progress import Say, silent
 
 if TYPE_CHECKING:
     from polyrank.data.formats.registry import Records
     from polyrank.records import Example, LabelledPair
-
-Say = Callable[[str], None]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,10 +44,6 @@ def columns_of(options: DataOptions) -> dict[str, str]:
             )
         columns[field] = column
     return columns
-
-
-def silent(words: str) -> None:
-    """Say nothing."""
 
 
 def load_records(

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any, Literal
 from polyrank.cli import train as training
 from polyrank.cli.command import command
 from polyrank.cli.flags import flag_of
-from polyrank.cli.launched import checkpoint_kept, launched
 from polyrank.cli.mine import load_pool
 from polyrank.cli.models import load
 from polyrank.cli.options import any_of, flattened, option
 from polyrank.cli.output import Output
 from polyrank.cli.show_config import show_config
 from polyrank.cli.train import TrainOptions
+from polyrank.cli.training_command import checkpoint_kept, joining_processes
 from polyrank.errors import UsageError, nearest
 from polyrank.models.config import BiEncoderConfig, PolyEncoderConfig
 from polyrank.retrieval.bm25.config import BM25Config
@@ -122,8 +122,8 @@ def distil(options: DistilOptions, output: Output) -> None:
     if options.show_config:
         show_config(options, options.arch, output)
         return
-    with launched(options.device, output) as (device, output):
-        with processes.together():
+    with joining_processes(options.device, output) as (device, output):
+        with processes.sharing_errors():
             require_free(options)
             pool = load_pool(
                 options.train,
@@ -142,7 +142,7 @@ def distil(options: DistilOptions, output: Output) -> None:
             teacher = load(options.teacher, replace(options, device=device))
             output.result(training.run(options, model, records, dev, output, teacher=teacher))
             return
-        labelled = processes.from_first(lambda: taught(options, pool, output))
+        labelled = processes.run_on_first(lambda: taught(options, pool, output))
         output.result(training.run(options, model, labelled, dev, output))
 
 

@@ -9,17 +9,17 @@ from typing import TYPE_CHECKING, Any
 
 from polyrank.cli.command import NOTHING_KEPT, command
 from polyrank.cli.flags import flag_of
-from polyrank.cli.launched import (
-    checkpoint_kept,
-    command_line,
-    launched,
-    place,
-    warn_of_idle_training,
-)
 from polyrank.cli.models import ModelOptions, set_batch_tokens
 from polyrank.cli.options import any_of, flattened, option
 from polyrank.cli.output import Output
 from polyrank.cli.show_config import show_config
+from polyrank.cli.training_command import (
+    checkpoint_kept,
+    command_line,
+    joining_processes,
+    place,
+    warn_of_idle_training,
+)
 from polyrank.config import require
 from polyrank.errors import UsageError
 from polyrank.models.config import BiEncoderConfig, NewEncoderConfig
@@ -136,9 +136,9 @@ def pretrain(options: PretrainOptions, output: Output) -> None:
             "polyrank pretrain: --output is required and missing.",
             "Give it, or --preview to look at the pairs.",
         )
-    with launched(options.device, output) as (device, output):
-        drawing = processes.from_first(lambda: open_corpora(options))
-        with processes.together():
+    with joining_processes(options.device, output) as (device, output):
+        drawing = processes.run_on_first(lambda: open_corpora(options))
+        with processes.sharing_errors():
             if options.preview:
                 look(options, drawing, output)
                 return
@@ -233,7 +233,7 @@ def load_base(options: PretrainOptions, drawing: Drawing, device: str, output: O
         for name, value in vars(options.encoder).items():
             if value != getattr(NewEncoderConfig(), name):
                 output.warn(f"{flag_of(name)} has no effect with --base.")
-    processes.wait()
+    processes.barrier()
     set_seed(options.training.seed)
     settings = dict(options.model)
     if not (Path(base) / DESCRIPTION).is_file():  # a saved model has its own number of towers

@@ -10,17 +10,17 @@ from typing import TYPE_CHECKING, Any, Literal
 from polyrank.cli.command import command
 from polyrank.cli.data import DataOptions
 from polyrank.cli.flags import flag_of
-from polyrank.cli.launched import (
-    checkpoint_kept,
-    command_line,
-    launched,
-    place,
-    warn_of_idle_training,
-)
 from polyrank.cli.models import ModelOptions, set_batch_tokens
 from polyrank.cli.options import any_of, flattened, option
 from polyrank.cli.output import Output
 from polyrank.cli.show_config import show_config
+from polyrank.cli.training_command import (
+    checkpoint_kept,
+    command_line,
+    joining_processes,
+    place,
+    warn_of_idle_training,
+)
 from polyrank.config import field_types, require
 from polyrank.models.config import (
     CONFIGS,
@@ -117,8 +117,8 @@ def train(options: TrainOptions, output: Output) -> None:
     if options.show_config:
         show_config(options, None if options.arch == "all" else options.arch, output)
         return
-    with launched(options.device, output) as (device, output):
-        with processes.together():
+    with joining_processes(options.device, output) as (device, output):
+        with processes.sharing_errors():
             examples, dev = load_data(options, output)
         if options.arch == "all":
             keep = not options.restart
@@ -164,7 +164,7 @@ def train_one(
 
     Returns what --json prints of it.
     """
-    with processes.together():
+    with processes.sharing_errors():
         model = load_base(options, device, output)
         record = finished_record(options, model, examples, dev) if keep else None
         if record is None:

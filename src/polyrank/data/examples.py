@@ -7,6 +7,7 @@ response, then of each negative). Other fields are passed over.
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -15,6 +16,7 @@ from typing import Any
 from polyrank.data.files import read_json_lines
 from polyrank.errors import DataError, nearest
 from polyrank.records import Example
+from polyrank.storage import write_text
 
 FIELDS = ("id", "context", "response", "candidates", "gold", "negatives", "scores")
 
@@ -152,18 +154,13 @@ def is_finite_number(value: Any) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
 
 
+def example_line(example: Example) -> str:
+    """An example as a line of the JSONL that `read_examples` reads."""
+    record = {name: getattr(example, name) for name in FIELDS}
+    kept = {name: value for name, value in record.items() if value not in (None, ())}
+    return json.dumps(kept, ensure_ascii=False)
+
+
 def write_examples(path: Path, examples: Iterable[Example]) -> None:
-    """Write examples as the JSONL that `read_examples` reads, replacing the file at once."""
-    import json
-
-    from polyrank.storage import write_text
-
-    lines = []
-    for example in examples:
-        record: dict[str, Any] = {"id": example.id, "context": example.context}
-        record |= {"response": example.response, "candidates": example.candidates}
-        record |= {"gold": example.gold, "negatives": example.negatives}
-        record |= {"scores": example.scores}
-        kept = {name: value for name, value in record.items() if value not in (None, ())}
-        lines.append(json.dumps(kept, ensure_ascii=False) + "\n")
-    write_text(path, "".join(lines))
+    """Write examples as JSONL, replacing the file at once."""
+    write_text(path, "".join(f"{example_line(example)}\n" for example in examples))

@@ -22,6 +22,7 @@ from polyrank.evaluation.retrieval import Rankings, judge, measures, rerank, ret
 from polyrank.evaluation.tasks import RankingTask, RetrievalTask, Task, require_ranking
 from polyrank.jobs import Results
 from polyrank.models.two_tower import TwoTower
+from polyrank.progress import Say, silent
 from polyrank.retrieval.bm25.config import BM25Config
 from polyrank.retrieval.bm25.index import lexical_package
 
@@ -30,7 +31,6 @@ BM25 = "bm25"
 
 TRAINING_RECORD = "training.json"
 
-Say = Callable[[str], None]
 Load = Callable[[str], Any]
 
 
@@ -79,7 +79,7 @@ class Evaluator:
         load: Load,
         results: Results,
         settings: EvaluatorSettings,
-        say: Say = lambda words: None,
+        say: Say = silent,
     ) -> None:
         self.task = task
         self.settings = settings

@@ -8,16 +8,16 @@ from __future__ import annotations
 import json
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from transformers import TrainerCallback
 
 from polyrank.errors import MissingExtraError
+from polyrank.progress import Say
 from polyrank.storage import storage_errors, write_text
 
-Say = Callable[[str], None]
 LOG = "log.jsonl"
 FIRST = ("step", "epoch", "seconds", "loss", "learning_rate", "grad_norm")
 LEFT_OUT = ("total_flos", "train_loss", "train_runtime")

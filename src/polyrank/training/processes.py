@@ -1,9 +1,9 @@
 """The processes of one run, as `torchrun` and `accelerate launch` start them.
 
-One process is `first`: it speaks, evaluates and writes. The others do their share of every step.
-What one process alone finds out, an error included, is told to all through a group of its own, so
-that they stop together and with one message. Knows nothing of models. Needs no torch as long as
-there is one process.
+The first process speaks, evaluates and writes; the others do their share of every step. What only
+one process finds out, an error included, is sent to all through a group of its own, so that they
+stop together and with one message. Knows nothing of models. Loads torch only where there are
+several processes.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from polyrank.errors import PolyrankError, TrainingError
 T = TypeVar("T")
 LAUNCHED = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR")
 PATIENCE = timedelta(days=7)
-"""The others wait so long for the first, which evaluates alone."""
+"""How long the others wait for the first, which evaluates alone."""
 
 control: dict[str, Any] = {}
-"""The group for words among the processes, once they have met."""
+"""The group through which the processes send each other objects, once they are connected."""
 
 
 def count() -> int:
@@ -49,8 +49,8 @@ def own_device(device: str) -> str:
     return f"cuda:{os.environ['LOCAL_RANK']}" if torch.cuda.is_available() else device
 
 
-def meet(device: str) -> None:
-    """Wait for the other processes and connect with them; nothing where there are none."""
+def connect(device: str) -> None:
+    """Wait for the other processes and connect to them; does nothing where there are none."""
     if count() == 1 or "group" in control:
         return
     import torch
@@ -61,16 +61,16 @@ def meet(device: str) -> None:
     control["group"] = torch.distributed.new_group(backend="gloo", timeout=PATIENCE)
 
 
-def part() -> None:
-    """Leave the other processes; nothing where there are none."""
+def disconnect() -> None:
+    """Leave the other processes; does nothing where there are none."""
     if control.pop("group", None) is not None:
         import torch
 
         torch.distributed.destroy_process_group()
 
 
-def gather(value: T) -> list[T]:
-    """The value of each process, by its number."""
+def gather_objects(value: T) -> list[T]:
+    """The value of each process, in the order of their numbers."""
     if "group" not in control:
         return [value]
     import torch
@@ -80,43 +80,42 @@ def gather(value: T) -> list[T]:
     return values
 
 
-def wait() -> None:
-    """Go on when all processes have come here."""
-    gather(None)
+def barrier() -> None:
+    """Wait until all processes have come here."""
+    gather_objects(None)
 
 
 @contextlib.contextmanager
-def together() -> Iterator[None]:
-    """An error of any process in the block becomes the error of all, said by one of them."""
+def sharing_errors() -> Iterator[None]:
+    """Raise an error of any process in the block in all of them; one of them tells people."""
     own: PolyrankError | None = None
     try:
         yield
     except PolyrankError as error:
         own = error
-    for number, theirs in enumerate(gather(own)):
-        if theirs is not None:
-            found = own if own is not None and number == rank() else theirs
-            found.said_elsewhere = number != rank()
-            raise found
+    for number, found in enumerate(gather_objects(own)):
+        if found is not None:
+            if own is not None and number == rank():
+                raise own
+            raise found.left_to_another_process()
 
 
-def from_first(function: Callable[[], T]) -> T:
-    """What the first process gets from `function`, on all processes; its errors too."""
+def run_on_first(function: Callable[[], T]) -> T:
+    """Call `function` in the first process; all get its result, or its error."""
     result: Any = None
-    with together():
+    with sharing_errors():
         if is_first():
             result = function()
-    return gather(result)[0]
+    return gather_objects(result)[0]
 
 
-def common(error: PolyrankError) -> PolyrankError:
-    """An error that every process has found: the first says it."""
-    error.said_elsewhere = not is_first()
-    return error
+def said_once(error: PolyrankError) -> PolyrankError:
+    """An error that every process has found; the first tells people."""
+    return error if is_first() else error.left_to_another_process()
 
 
 @contextlib.contextmanager
-def losing_others() -> Iterator[None]:
+def explaining_lost_processes() -> Iterator[None]:
     """Say that another process has stopped, where torch says that a connection was lost."""
     try:
         yield

@@ -19,6 +19,7 @@ from transformers import TrainingArguments
 from polyrank.errors import UsageError
 from polyrank.models.base import Model
 from polyrank.models.folder import DESCRIPTION
+from polyrank.progress import Say, silent
 from polyrank.records import Example, LabelledPair
 from polyrank.runtime import set_seed
 from polyrank.storage import require_replaceable
@@ -26,7 +27,7 @@ from polyrank.training import processes
 from polyrank.training.config import TrainingConfig
 from polyrank.training.figures import Measure, measure_of
 from polyrank.training.freezing import freeze, rescale
-from polyrank.training.logs import LOG, JsonLog, Say, StepClock, Teller, TensorBoardLog
+from polyrank.training.logs import LOG, JsonLog, StepClock, Teller, TensorBoardLog
 from polyrank.training.model_card import Provenance
 from polyrank.training.objectives.registry import ObjectiveConfig, Setup, build
 from polyrank.training.pretraining.corpora import CorpusPairs
@@ -45,10 +46,6 @@ from polyrank.training.work import (
 __all__ = ["RECORD", "TrainingResult", "finished", "train", "work_folder"]
 DEFAULT = ObjectiveConfig()
 UNKNOWN = Provenance()
-
-
-def silent(words: str) -> None:
-    """Say nothing."""
 
 
 def train(
@@ -83,9 +80,9 @@ def train(
     output = Path(output)
     work = work_folder(output)
     say = say if processes.is_first() else silent
-    processes.meet(model.device.type)
-    with processes.losing_others(), ExitStack() as held:
-        with processes.together():
+    processes.connect(model.device.type)
+    with processes.explaining_lost_processes(), ExitStack() as held:
+        with processes.sharing_errors():
             require_replaceable(output, DESCRIPTION, "a model")
             check_batches(len(examples), config)
             set_seed(config.seed)
@@ -99,8 +96,8 @@ def train(
             held.enter_context(holding(work))
             return open_work(work, identified, restart)
 
-        checkpoint = processes.from_first(hold)
-        with processes.together():
+        checkpoint = processes.run_on_first(hold)
+        with processes.sharing_errors():
             prepare(model, config)
             steps = count_steps(len(examples), config)
             settings = arguments(model, work, config, steps, len(examples), metric)
@@ -124,7 +121,7 @@ def train(
             provenance=provenance,
             identity=identified,
         )
-        processes.from_first(lambda: model.save_pretrained(output, extra=run.texts(result)))
+        processes.run_on_first(lambda: model.save_pretrained(output, extra=run.texts(result)))
         freeze(model, "all")
         if processes.is_first():
             discard(work)

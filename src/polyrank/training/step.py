@@ -1,23 +1,34 @@
 """One training step: loss and gradients, whatever the objective, on one or several processes.
 
-Knows nothing of optimisers.
+A step is taken plainly or through the gradient cache, which takes a step of any size in the memory
+of one pass through the encoder. Texts are encoded without gradients; the loss of their vectors
+gives the gradient of each vector; then each batch is encoded again, with gradients, and goes back
+from those. By the chain rule the result is that of the plain step (Gao et al., 2021, Scaling deep
+contrastive learning batch size under memory limited setup). Dropout draws the same both times.
+
+Knows nothing of which objective it serves, nor of optimisers.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
+from polyrank.models.base import Model
+from polyrank.tokens.batching import Batch, in_order
 from polyrank.training.gather import add_up, num_processes
-from polyrank.training.gradient_cache import cached_backward, is_worthwhile
-from polyrank.training.objectives.module import TrainingModule
+from polyrank.training.objectives.module import TrainingModule, present
 
 Autocast = Callable[[], AbstractContextManager[Any]]
+CPU_SHARE, DEVICE_SHARE = 0.25, 0.5
+"""The share of the memory that the graphs of a plain step may take."""
 
 
 def gradient_step(module: nn.Module, step: dict[str, Any], *, autocast: Autocast) -> Tensor:
@@ -67,3 +78,111 @@ def uses_cache(objective: TrainingModule, step: dict[str, Any], autocast: Autoca
     with autocast():
         half = torch.is_autocast_enabled(device.type)
     return is_worthwhile(objective, step, 2 if half else 4)
+
+
+def cached_backward(objective: TrainingModule, step: dict[str, Any], autocast: Autocast) -> Tensor:
+    """Add the gradients of the step's loss, and return the loss, with one batch's graph at a time.
+
+    Equal to the plain step in value and gradient, up to the rounding of sums.
+    """
+    device = objective.model.device
+    with torch.no_grad(), autocast():
+        vectors, states = {}, {}
+        for part in present(objective, step):
+            batches: list[Batch] = step[part]
+            states[part] = [RandomState(device) for _ in batches]
+            rows = []
+            for state, batch in zip(states[part], batches, strict=True):
+                state.keep()
+                rows.append(objective.encode(part, batch))
+            vectors[part] = in_order(rows, batches).requires_grad_()
+    torch.clear_autocast_cache()  # copies of weights that know no gradients
+    loss = objective.loss(vectors, step)
+    loss.backward()
+    after = RandomState(device)
+    after.keep()
+    with autocast():
+        for part in present(objective, step):
+            gradient = vectors.pop(part).grad
+            assert gradient is not None
+            for state, batch in zip(states[part], step[part], strict=True):
+                state.restore()
+                encoded = objective.encode(part, batch)
+                if not encoded.requires_grad:
+                    break  # a frozen tower
+                with torch.autocast(device.type, enabled=False):
+                    encoded.backward(gradient[batch["rows"]])
+    after.restore()
+    return loss.detach()
+
+
+class RandomState:
+    """The state of the generators that dropout on a device draws from."""
+
+    def __init__(self, device: torch.device) -> None:
+        self.device = device
+        self.states: list[Tensor] = []
+
+    def keep(self) -> None:
+        """Remember the present state."""
+        self.states = [torch.get_rng_state()]
+        if self.device.type == "cuda":
+            self.states.append(torch.cuda.get_rng_state(self.device))
+        elif self.device.type == "mps":
+            self.states.append(torch.mps.get_rng_state())
+
+    def restore(self) -> None:
+        """Go back to what was kept."""
+        torch.set_rng_state(self.states[0])
+        if self.device.type == "cuda":
+            torch.cuda.set_rng_state(self.states[1], self.device)
+        elif self.device.type == "mps":
+            torch.mps.set_rng_state(self.states[1])
+
+
+def is_worthwhile(objective: TrainingModule, step: Mapping[str, Any], bytes_per_value: int) -> bool:
+    """Whether the graphs of a plain step would take more than their share of the memory.
+
+    A step of two batches or less gains nothing. Depends on the step and the machine alone, so that
+    a resumed run decides alike.
+    """
+    batches = [batch for part in objective.parts for batch in step[part]]
+    if len(batches) <= 2:
+        return False
+    needed = graph_bytes(objective.model, batches, bytes_per_value)
+    return needed > memory_for_graphs(objective.model.device)
+
+
+def graph_bytes(model: Model, batches: Iterable[Batch], bytes_per_value: int) -> float:
+    """Roughly what a plain step keeps for its way back.
+
+    A layer of an ordinary encoder keeps about 10 vectors of its width a token (queries, keys,
+    values, sums, norms), 2 of its intermediate width, and a row of attention a head.
+    """
+    tower: Any = model.get_submodule(model.tower_names[0])
+    config = tower.encoder.config
+    width = config.hidden_size
+    layers = getattr(config, "num_hidden_layers", 12)
+    heads = getattr(config, "num_attention_heads", 12)
+    intermediate = getattr(config, "intermediate_size", 4 * width)
+    values = 0
+    for batch in batches:
+        rows, length = batch["input_ids"].shape
+        values += rows * length * (10 * width + 2 * intermediate + heads * length)
+    return float(values * layers * bytes_per_value)
+
+
+def memory_for_graphs(device: torch.device) -> float:
+    """Bytes that the graphs of a step may take, of all that the machine or its device has."""
+    if device.type == "cuda":
+        return DEVICE_SHARE * torch.cuda.get_device_properties(device).total_memory
+    try:
+        memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, OSError, ValueError):
+        memory = 8 * 2**30
+    for limit in ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"):
+        try:
+            memory = min(memory, int(Path(limit).read_text(encoding="ascii")))
+        except (OSError, ValueError):  # no such limit, or "max"
+            continue
+    return CPU_SHARE * memory / max(int(os.environ.get("LOCAL_WORLD_SIZE", "1")), 1)

@@ -25,7 +25,7 @@ from polyrank.models.base import Model
 from polyrank.storage import storage_errors
 from polyrank.training.config import TrainingConfig
 from polyrank.training.optimisers import PlateauSchedule, build_optimiser, build_schedule
-from polyrank.training.processes import common, from_first, wait
+from polyrank.training.processes import barrier, run_on_first, said_once
 from polyrank.training.step import gradient_step
 
 Figures = dict[str, float]
@@ -84,7 +84,7 @@ class RankingTrainer(Trainer):
         loss = gradient_step(model, self._prepare_inputs(inputs), autocast=self.autocast)
         value = float(loss)  # that of all processes together
         if not math.isfinite(value):
-            raise common(broken(f"The loss is {value} after step {self.state.global_step}."))
+            raise said_once(broken(f"The loss is {value} after step {self.state.global_step}."))
         return loss
 
     def autocast(self) -> contextlib.AbstractContextManager[Any]:
@@ -99,7 +99,7 @@ class RankingTrainer(Trainer):
         norms = [p.detach().float().norm() for p in self.model.parameters() if p.requires_grad]
         if not bool(torch.isfinite(torch.stack(norms)).all()):
             step = self.state.global_step
-            raise common(broken(f"Weights are infinite or NaN after step {step}."))
+            raise said_once(broken(f"Weights are infinite or NaN after step {step}."))
 
     def create_optimizer(self, model: nn.Module | None = None) -> torch.optim.Optimizer:
         """The optimiser of the run's settings."""
@@ -122,7 +122,7 @@ class RankingTrainer(Trainer):
         model = self.trained
         was_training = model.training
         model.eval()
-        found = from_first(partial(self.measure, model))
+        found = run_on_first(partial(self.measure, model))
         model.train(was_training)
         if isinstance(self.lr_scheduler, PlateauSchedule):
             self.lr_scheduler.observe(found[self.metric])
@@ -154,7 +154,7 @@ class RankingTrainer(Trainer):
     def _save_rng_state(self, output_dir: str) -> None:
         """Also wait for the others, so that a checkpoint with a state has the part of each."""
         super()._save_rng_state(output_dir)
-        wait()
+        barrier()
 
     def _save(self, output_dir: str | None = None, state_dict: Any = None) -> None:
         """Write the weights of a checkpoint, and no pickled settings beside them."""
@@ -211,7 +211,7 @@ class DivergenceGuard(TrainerCallback):
         """Compare the loss with that of the first step. Raises TrainingError."""
         if logs and "loss" in logs and has_diverged(state.log_history):
             first = next(entry["loss"] for entry in state.log_history if "loss" in entry)
-            raise common(
+            raise said_once(
                 broken(
                     f"The loss has diverged: it was {first:.3g} at the first step and is "
                     f"{logs['loss']:.3g} at step {state.global_step}."

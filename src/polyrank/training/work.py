@@ -27,7 +27,7 @@ from polyrank.storage import exclusive, write_text
 from polyrank.training.config import TrainingConfig
 from polyrank.training.objectives.registry import ObjectiveConfig
 from polyrank.training.pretraining.corpora import CorpusPairs
-from polyrank.training.processes import gather, rank
+from polyrank.training.processes import gather_objects, said_once
 
 RUN = "run.json"
 LOCK = ".lock"
@@ -102,17 +102,17 @@ def differences(one: dict[str, Any], other: dict[str, Any]) -> str:
 
 def require_agreement(identified: dict[str, Any]) -> None:
     """Raise UsageError unless all processes are about to do the same run."""
-    everyone = gather(identified)
+    everyone = gather_objects(identified)
     odd = next((number for number, one in enumerate(everyone) if one != everyone[0]), None)
     if odd is None:
         return
-    error = UsageError(
-        f"The processes do not agree on the run: process {odd} has "
-        f"{differences(everyone[0], everyone[odd])} than process 0.",
-        "Give every process the same files, base and settings.",
+    raise said_once(
+        UsageError(
+            f"The processes do not agree on the run: process {odd} has "
+            f"{differences(everyone[0], everyone[odd])} than process 0.",
+            "Give every process the same files, base and settings.",
+        )
     )
-    error.said_elsewhere = rank() != 0
-    raise error
 
 
 @contextmanager

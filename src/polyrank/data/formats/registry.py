@@ -31,12 +31,12 @@ from polyrank.data.formats.beir import RetrievalSet
 from polyrank.data.formats.detection import detected
 from polyrank.data.formats.source import NO_COLUMNS, Source
 from polyrank.errors import DataError, UsageError, nearest
+from polyrank.progress import Say, silent
 from polyrank.records import Example, LabelledPair
 
 Kind = Literal["examples", "pairs", "retrieval"]
 Records = list[Example] | list[LabelledPair] | RetrievalSet
 Reader = Callable[[Source], Iterator[Example] | Iterator[LabelledPair] | RetrievalSet]
-Say = Callable[[str], None]
 
 KINDS: Mapping[str, str] = {
     "examples": "contexts with their responses",
@@ -101,7 +101,7 @@ def load_records(
     split: str | None = None,
     columns: Mapping[str, str] = NO_COLUMNS,
     limit: int | None = None,
-    say: Say = lambda words: None,
+    say: Say = silent,
 ) -> Records:
     """Everything that a file, a folder or a hub data set (`hub:NAME`) holds.
 
@@ -128,7 +128,7 @@ def load_training(
     split: str | None = None,
     columns: Mapping[str, str] = NO_COLUMNS,
     limit: int | None = None,
-    say: Say = lambda words: None,
+    say: Say = silent,
 ) -> list[Example] | list[LabelledPair]:
     """What a model is trained on: examples, or labelled pairs.
 
@@ -149,7 +149,7 @@ def load_ranking(
     split: str | None = None,
     columns: Mapping[str, str] = NO_COLUMNS,
     limit: int | None = None,
-    say: Say = lambda words: None,
+    say: Say = silent,
 ) -> list[Example]:
     """Examples, whose candidates are to be ranked.
 

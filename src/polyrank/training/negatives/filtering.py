@@ -13,7 +13,6 @@ from dataclasses import dataclass, replace
 from polyrank.records import Example
 from polyrank.training.negatives.config import NegativesConfig
 from polyrank.training.negatives.pool import Numbered, Pool, Proposals, folded
-from polyrank.training.negatives.random import RandomNegatives
 from polyrank.training.teaching.teacher import Teacher
 
 
@@ -100,8 +99,7 @@ def begin(
     waiting = [proposed.texts[row] for row in rows]
     fill = len(waiting)
     if config.missing == "fill":
-        drawn = RandomNegatives(pool, config.num_negatives, config.seed).draw(numbered)
-        for text in drawn:
+        for text in pool.draw(numbered, config.num_negatives, config.seed):
             if not pool.is_right(example, text) and folded(text) not in seen:
                 seen.add(folded(text))
                 waiting.append(text)

@@ -1,27 +1,31 @@
-"""The ways to find negatives, by name: what defines each, and how its source is made."""
+"""The ways to find negatives: drawn at random, from the dialogue, by BM25, by a trained model.
+
+Each is a `Method`, with what defines it, and makes a `Proposer`. Knows nothing of the rules that
+choose among what is proposed.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
+
+import torch
 
 from polyrank.config import to_mapping
+from polyrank.errors import IndexFolderError
+from polyrank.records import Context, Example, Hit
 from polyrank.retrieval.bm25.config import BM25Config
 from polyrank.retrieval.bm25.index import BM25Index
 from polyrank.retrieval.index import Index
 from polyrank.retrieval.vector_model import require_vectors
 from polyrank.training.negatives.config import NegativesConfig
-from polyrank.training.negatives.dialogue import DialogueNegatives
-from polyrank.training.negatives.pool import Pool, Proposer
-from polyrank.training.negatives.random import RandomNegatives
-from polyrank.training.negatives.searched import (
-    LexicalSearch,
-    ModelSearch,
-    SearchedNegatives,
-    candidate_index,
-)
+from polyrank.training.negatives.pool import Numbered, Pool, Proposals, Proposer
+
+Turns = tuple[str, ...]
+Found = tuple[Sequence[Sequence[Hit]], list[float] | None]
+"""The hits of each context and, if asked for, the score of each response."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,9 +36,9 @@ class Method:
     ranked: bool
     """Whether a search ranks what is found, so that window and limits apply."""
     identity: Mapping[str, Any]
-    """All that its results depend on, beside examples, candidates and settings."""
+    """Everything that its results depend on, beside examples, candidates and settings."""
     make: Callable[[Pool, NegativesConfig, Path], Proposer]
-    """From the pool, the settings and a folder to work in to the source of negatives."""
+    """Makes the source of negatives, from the pool, the settings and a folder to work in."""
 
 
 def random_method() -> Method:
@@ -71,7 +75,7 @@ def bm25_method(settings: BM25Config | None = None, *, progress: bool = False) -
 def model_method(model: Any, index: Index | None = None) -> Method:
     """Candidates that a bi- or poly-encoder scores high.
 
-    They are searched in `index` or, without one, in an index of the pool that is made first.
+    They are searched in `index` or, without one, in an index of the pool that is built first.
     Raises UsageError for a model without vectors.
     """
     require_vectors(model)
@@ -87,3 +91,162 @@ def model_method(model: Any, index: Index | None = None) -> Method:
         "index": None if index is None else str(index.path),
     }
     return Method(name="model", ranked=True, identity=identity, make=make)
+
+
+class RandomNegatives:
+    """Different candidates, each as likely as any other."""
+
+    ranked = False
+
+    def __init__(self, pool: Pool, num_negatives: int, seed: int) -> None:
+        self.pool = pool
+        self.num_negatives = num_negatives
+        self.seed = seed
+
+    def propose(self, block: Sequence[Numbered]) -> list[Proposals]:
+        """A multiple of the negatives needed, in random order."""
+        return [
+            Proposals(texts=self.pool.draw(numbered, self.num_negatives, self.seed))
+            for numbered in block
+        ]
+
+
+class DialogueNegatives:
+    """The turns of the context, the newest first, then what was said after the response.
+
+    What came after is found in the other examples: those whose context begins with this context
+    and its response. A context that is a single text has no turns to offer.
+    """
+
+    ranked = False
+
+    def __init__(self, examples: Sequence[Example]) -> None:
+        beginnings = {turns_of(example) for example in examples if turns_of(example)}
+        self.later: dict[Turns, dict[str, None]] = {}
+        for example in examples:
+            turns = turns_of(example)
+            for length in range(2, len(turns)):
+                if turns[:length] in beginnings:
+                    later = self.later.setdefault(turns[:length], {})
+                    later.update(dict.fromkeys(turns[length:]))
+
+    def propose(self, block: Sequence[Numbered]) -> list[Proposals]:
+        """The other turns of each dialogue."""
+        proposals = []
+        for _, example in block:
+            turns = turns_of(example)
+            said = (*reversed(turns[:-1]), *self.later.get(turns, ()))
+            proposals.append(Proposals(texts=list(dict.fromkeys(said))))
+        return proposals
+
+
+def turns_of(example: Example) -> Turns:
+    """The turns of a context and the response after them; nothing for a single text."""
+    if isinstance(example.context, str):
+        return ()
+    return (*example.context, example.response)
+
+
+class SearchedNegatives:
+    """The best of a search for each context, down to a rank."""
+
+    ranked = True
+
+    def __init__(self, search: Search, pool: Pool, to_rank: int, *, positives: bool) -> None:
+        """`positives`: the scores of the responses are needed too."""
+        self.search = search
+        self.pool = pool
+        self.to_rank = to_rank
+        self.positives = positives
+
+    def propose(self, block: Sequence[Numbered]) -> list[Proposals]:
+        """The hits of each example, with room for right responses among them."""
+        examples = [numbered.example for numbered in block]
+        right = max(len(self.pool.known[example.context]) for example in examples)
+        top_k = min(self.to_rank + right, len(self.search))
+        contexts = [example.context for example in examples]
+        responses = [example.response for example in examples]
+        found, scores = self.search.find(contexts, responses, top_k, self.positives)
+        return [
+            Proposals(
+                texts=[hit.text for hit in hits],
+                scores=[hit.score for hit in hits],
+                positive=None if scores is None else scores[row],
+            )
+            for row, hits in enumerate(found)
+        ]
+
+
+class Search(Protocol):
+    """What finds candidates for contexts, and scores responses as it scores candidates."""
+
+    def __len__(self) -> int:
+        """The number of candidates."""
+
+    def find(
+        self, contexts: Sequence[Context], responses: Sequence[str], top_k: int, positives: bool
+    ) -> Found:
+        """The best `top_k` candidates for each context; if asked, the scores of the responses."""
+        ...
+
+
+class LexicalSearch:
+    """By the words of the texts."""
+
+    def __init__(self, index: BM25Index) -> None:
+        self.index = index
+
+    def __len__(self) -> int:
+        return len(self.index)
+
+    def find(
+        self, contexts: Sequence[Context], responses: Sequence[str], top_k: int, positives: bool
+    ) -> Found:
+        """The best by BM25."""
+        hits = self.index.search(contexts, top_k)
+        if not positives:
+            return hits, None
+        scores: list[float] = self.index.score_pairs(
+            list(zip(contexts, responses, strict=True))
+        ).tolist()
+        return hits, scores
+
+
+class ModelSearch:
+    """By the vectors of a bi- or poly-encoder."""
+
+    def __init__(self, index: Index) -> None:
+        self.index = index
+
+    def __len__(self) -> int:
+        return len(self.index)
+
+    def find(
+        self, contexts: Sequence[Context], responses: Sequence[str], top_k: int, positives: bool
+    ) -> Found:
+        """The best by the model's score."""
+        model: Any = self.index.model
+        encoded = model.encode_contexts(contexts)  # (B, m, d)
+        found = self.index.engine.search(encoded, top_k, exact=False, where=None)
+        hits = [each.hits for each in found]
+        if not positives:
+            return hits, None
+        places = {text: place for place, text in enumerate(dict.fromkeys(responses))}
+        vectors = model.encode_candidates(list(places))  # (N, d)
+        own = vectors[torch.tensor([places[text] for text in responses])]
+        scores: list[float] = model.score_each(encoded, own[:, None])[:, 0].tolist()
+        return hits, scores
+
+
+def candidate_index(model: Any, pool: Pool, folder: Path) -> Index:
+    """The index of a pool's candidates, built in `folder` unless it is there.
+
+    An interrupted build resumes. Raises UsageError for a model without vectors.
+    """
+    require_vectors(model)
+    if (folder / "manifest.json").is_file():
+        try:
+            return Index.open(folder, model)
+        except IndexFolderError:
+            pass  # of another model
+    return Index.build(model, pool.candidates, folder, copy_model=model.path is None)

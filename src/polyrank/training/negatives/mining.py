@@ -5,18 +5,20 @@ A run that was interrupted goes on after its last block. Knows nothing of the co
 
 from __future__ import annotations
 
+import json
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from polyrank.config import to_mapping
+from polyrank.data.examples import example_line, parse_example
 from polyrank.errors import DataError, UsageError
-from polyrank.progress import bar
+from polyrank.jobs import digest_of
+from polyrank.progress import Say, bar, silent
 from polyrank.records import Example
-from polyrank.training.example_lines import digest_of, example_of, line_of
 from polyrank.training.journal import Journal, open_journal
 from polyrank.training.negatives.config import BLOCK, NegativesConfig
 from polyrank.training.negatives.filtering import choose
@@ -24,7 +26,6 @@ from polyrank.training.negatives.methods import Method
 from polyrank.training.negatives.pool import Numbered, Pool, Proposer
 from polyrank.training.teaching.teacher import Teacher
 
-Say = Callable[[str], None]
 SHOWN = 3
 COUNTS = {
     "examples": "examples written",
@@ -63,7 +64,7 @@ def mine(
     restart: bool = False,
     block_size: int = BLOCK,
     progress: bool = False,
-    say: Say = lambda words: None,
+    say: Say = silent,
 ) -> MiningResult:
     """Find negatives for the examples of a pool and write them as JSONL of examples.
 
@@ -127,7 +128,7 @@ def advance_all(
             chosen, counts = choose(
                 block, proposals, pool, config, ranked=proposer.ranked, cross=teacher
             )
-            journal.append(map(line_of, chosen), {**counts, "read": len(block)})
+            journal.append(map(example_line, chosen), {**counts, "read": len(block)})
             advance(len(block))
 
 
@@ -153,7 +154,7 @@ def require_sense(
 def with_negatives(journal: Journal) -> Iterator[Example]:
     """The written examples that have negatives."""
     for line in journal.lines():
-        example = example_of(line)
+        example = parse_example(json.loads(line))
         if example.negatives:
             yield example
 

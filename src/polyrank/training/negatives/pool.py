@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
@@ -9,6 +10,11 @@ from typing import NamedTuple, Protocol
 from polyrank.data.formats.beir import RetrievalSet
 from polyrank.errors import DataError
 from polyrank.records import Candidate, Example
+
+SPARE = 8
+"""Texts drawn for each that is needed, since some may be right or filtered out."""
+
+Known = dict[str | tuple[str, ...], set[str]]
 
 
 class Numbered(NamedTuple):
@@ -45,10 +51,17 @@ class Proposer(Protocol):
 class Pool:
     """Examples, the candidates that are their possible negatives, and what is right for each."""
 
-    def __init__(self, examples: Sequence[Example], candidates: Sequence[Candidate]) -> None:
-        """Raises DataError for no examples, or fewer than two different candidates."""
-        self.examples = examples
-        self.candidates = candidates
+    def __init__(
+        self,
+        examples: Sequence[Example],
+        candidates: Sequence[Candidate],
+        known: Known | None = None,
+    ) -> None:
+        """`known`: the folded texts that are right for each context; by default, its responses in
+        `examples` and the context itself.
+
+        Raises DataError for no examples, or fewer than two different candidates.
+        """
         if not examples:
             raise DataError("There are no examples to find negatives for.", "Give at least one.")
         if len({folded(candidate.text) for candidate in candidates}) < 2:
@@ -56,13 +69,9 @@ class Pool:
                 f"Negatives need at least 2 different candidates, got {len(candidates)}.",
                 "Give more examples, or a file of candidates.",
             )
-        self.known: dict[str | tuple[str, ...], set[str]] = {}
-        for example in examples:
-            context = example.context
-            known = self.known.setdefault(context, set())
-            known.add(folded(example.response))
-            if isinstance(context, str):
-                known.add(folded(context))
+        self.examples = examples
+        self.candidates = candidates
+        self.known = known_responses(examples) if known is None else known
 
     @classmethod
     def of_examples(cls, examples: Sequence[Example], candidates: Iterable[Candidate] = ()) -> Pool:
@@ -81,10 +90,13 @@ class Pool:
         return cls(list(data.examples()), data.corpus)
 
     def limited(self, limit: int | None) -> Pool:
-        """The first `limit` examples, with all candidates and all that is known to be right."""
-        if limit is not None:
-            self.examples = self.examples[:limit]
-        return self
+        """The first `limit` examples, with all candidates and everything known to be right."""
+        return self if limit is None else Pool(self.examples[:limit], self.candidates, self.known)
+
+    def one_per_context(self) -> Pool:
+        """The last example of each context, with all candidates and everything that is right."""
+        last = {example.context: example for example in self.examples}
+        return Pool(list(last.values()), self.candidates, self.known)
 
     def is_right(self, example: Example, text: str) -> bool:
         """Whether a text is a known response of the context, or the context itself.
@@ -92,6 +104,26 @@ class Pool:
         Case and white space make no difference.
         """
         return folded(text) in self.known[example.context]
+
+    def draw(self, numbered: Numbered, num_negatives: int, seed: int) -> list[str]:
+        """Random candidates for an example, some more than `num_negatives`, each one once."""
+        generator = random.Random(f"{seed}:{numbered.place}")
+        right = len(self.known[numbered.example.context])
+        count = min(SPARE * num_negatives + right, len(self.candidates))
+        rows = generator.sample(range(len(self.candidates)), count)
+        return [self.candidates[row].text for row in rows]
+
+
+def known_responses(examples: Iterable[Example]) -> Known:
+    """The folded texts that are right for each context: its responses, and the context itself."""
+    known: Known = {}
+    for example in examples:
+        context = example.context
+        right = known.setdefault(context, set())
+        right.add(folded(example.response))
+        if isinstance(context, str):
+            right.add(folded(context))
+    return known
 
 
 def folded(text: str) -> str:

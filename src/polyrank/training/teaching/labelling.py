@@ -6,17 +6,19 @@ is kept in a store, so that it is done once.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+import json
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
 from polyrank.config import to_mapping
+from polyrank.data.examples import example_line, parse_example
 from polyrank.errors import DataError
-from polyrank.progress import bar
+from polyrank.jobs import digest_of
+from polyrank.progress import Say, bar, silent
 from polyrank.records import Example
-from polyrank.training.example_lines import digest_of, example_of, line_of
 from polyrank.training.journal import Journal
 from polyrank.training.negatives.config import NegativesConfig
 from polyrank.training.negatives.filtering import choose
@@ -27,12 +29,6 @@ from polyrank.training.teaching.teacher import Teacher
 
 LABEL_BLOCK = 256
 """Examples that are labelled, and written, at once."""
-
-Say = Callable[[str], None]
-
-
-def silent(words: str) -> None:
-    """Say nothing."""
 
 
 def label(
@@ -82,7 +78,7 @@ def label(
         relabel=relabel,
         found=lambda: say(f"The teacher's scores are those in {kept.path}."),
     )
-    return required([example_of(line) for line in lines])
+    return required([parse_example(json.loads(line)) for line in lines])
 
 
 class Labelling:
@@ -127,7 +123,7 @@ class Labelling:
         if start < len(self.examples):
             proposers = self.proposers(journal.folder)
             for found, read in self.blocks(proposers, start, block_size, progress):
-                journal.append(map(line_of, found), {"read": read})
+                journal.append(map(example_line, found), {"read": read})
 
     def proposers(self, folder: Path) -> list[Proposer]:
         """The sources of negatives, which may work in `folder`."""

@@ -15,15 +15,15 @@ from typing import Any
 
 from polyrank.config import to_mapping
 from polyrank.errors import DataError, ModelError, UsageError
-from polyrank.progress import bar
+from polyrank.jobs import digest_of
+from polyrank.progress import Say, bar, silent
 from polyrank.records import Candidate, Example, LabelledPair
-from polyrank.training.example_lines import digest_of
 from polyrank.training.journal import Journal
 from polyrank.training.negatives.config import NegativesConfig
 from polyrank.training.negatives.filtering import choose
 from polyrank.training.negatives.methods import Method
 from polyrank.training.negatives.pool import Numbered, Pool, Proposer, folded
-from polyrank.training.teaching.labelling import LABEL_BLOCK, Say, silent
+from polyrank.training.teaching.labelling import LABEL_BLOCK
 from polyrank.training.teaching.store import LabelStore
 from polyrank.training.teaching.teacher import require_architecture
 
@@ -84,8 +84,7 @@ class Silver:
         firsts = (pair.first for pair in gold if isinstance(pair.first, str))
         texts = {folded(text): text for text in (*firsts, *(pair.second for pair in gold))}
         candidates = [Candidate(str(place), text) for place, text in enumerate(texts.values())]
-        self.pool = Pool(examples, candidates)
-        self.pool.examples = list({example.context: example for example in examples}.values())
+        self.pool = Pool(examples, candidates).one_per_context()
 
     def identity(self) -> dict[str, Any]:
         """All that the labels depend on."""

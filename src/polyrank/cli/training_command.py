@@ -1,6 +1,6 @@
-"""What the commands that train share: their processes, one voice, and how they say what runs.
+"""What the commands that train share: how their processes join, and how they say what runs.
 
-`torchrun` starts such a command once for each device; one of the processes speaks for all.
+`torchrun` starts such a command once for each device; the first process speaks for all.
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ class Silent(Output):
 
 
 @contextmanager
-def launched(device: str, output: Output) -> Iterator[tuple[str, Output]]:
-    """This process's own device and output, as long as the processes of the run are together."""
+def joining_processes(device: str, output: Output) -> Iterator[tuple[str, Output]]:
+    """Connect the processes of a run; gives this process's own device and output."""
     output = output if processes.is_first() else Silent(json=output.json)
     own = processes.own_device(device)
-    processes.meet(own)
+    processes.connect(own)
     try:
         yield own, output
     finally:
-        processes.part()
+        processes.disconnect()
 
 
 def checkpoint_kept(output: Path, kept: str = ", and the last checkpoint is kept") -> str:
