@@ -28,6 +28,7 @@ from typing import Any
 
 from polyrank.data.files import open_bytes
 from polyrank.pretraining.corpus.convert import convert
+from polyrank.pretraining.corpus.detection import source_at
 from polyrank.pretraining.corpus.store import Corpus
 
 PAGE = re.compile(r"<page>.*?</page>", re.DOTALL)
@@ -193,7 +194,7 @@ def measured(dump: Path, output: Path, lists: bool) -> dict[str, Any]:
 def convert_here(dump: Path, output: Path, lists: bool) -> dict[str, Any]:
     """Convert with one process: this one."""
     started, used = time.perf_counter(), time.process_time()
-    corpus = convert(dump, output, lists=lists)
+    corpus = convert(source_at(dump, lists=lists), output)
     seconds, used = time.perf_counter() - started, time.process_time() - used
     with open_bytes(dump) as handle:
         size = sum(len(block) for block in iter(lambda: handle.read(1 << 20), b""))

@@ -171,6 +171,10 @@ class Work:
         """Keep the folder if the job fails, although no journal says that anything is done."""
         self._kept = True
 
+    def forget(self) -> None:
+        """Remove the folder if the job fails: whoever resumed would fail the same way."""
+        self._journals.clear()
+
     @property
     def is_worth_keeping(self) -> bool:
         """Whether a later run could resume from what is here."""

@@ -10,15 +10,15 @@ import pytest
 from dump_files import dump, page, prose
 
 from polyrank.errors import DataError, StorageError, UsageError
+from polyrank.pretraining.corpus import batches
 from polyrank.pretraining.corpus import convert as converting
-from polyrank.pretraining.corpus import tasks, workers
-from polyrank.pretraining.corpus.convert import Layout, convert
-from polyrank.pretraining.corpus.job import work_folder
-from polyrank.pretraining.corpus.kinds import detect
+from polyrank.pretraining.corpus.convert import CorpusLayout, convert
+from polyrank.pretraining.corpus.detection import kind_of, source_at
 from polyrank.pretraining.corpus.parts import Parts
+from polyrank.pretraining.corpus.python_docs import PythonDocs
 from polyrank.pretraining.corpus.store import Corpus
 
-SMALL = Layout(group_size=400, part_groups=2)
+SMALL = CorpusLayout(group_size=400, part_groups=2)
 HERE = Path(__file__).parent
 
 
@@ -36,6 +36,10 @@ def source(tmp_path):
     return path
 
 
+def work_folder(output):
+    return output.with_name(f".{output.name}.converting")
+
+
 def files(folder):
     return {path.name: path.read_bytes() for path in sorted(folder.iterdir())}
 
@@ -51,7 +55,7 @@ def test_a_dump_becomes_a_corpus(source, tmp_path):
         "links": 48,
         "redirected_links": 12,
     }
-    bare = convert(source, tmp_path / "bare", lists=False).counts
+    bare = convert(source_at(source, lists=False), tmp_path / "bare").counts
     assert (bare["paragraphs"], bare["sentences"], bare["links"]) == (24, 48, 48)
     assert {reason: found.count for reason, found in corpus.dropped.items()} == {
         "other namespace": 1,
@@ -93,9 +97,9 @@ def test_an_interrupted_conversion_goes_on_to_the_same_bytes(source, tmp_path, m
             convert(source, tmp_path / "other", layout=SMALL)
     assert len(list(work_folder(tmp_path / "other").glob("part-*.parquet"))) == count
     again = []
-    convert_task = tasks.convert_task
+    convert_batch = batches.convert_batch
     monkeypatch.setattr(
-        workers, "convert_task", lambda *given: again.append(1) or convert_task(*given)
+        batches, "convert_batch", lambda *given: again.append(1) or convert_batch(*given)
     )
     convert(source, tmp_path / "other", layout=SMALL)
     assert 0 < len(again) <= 7 - count * SMALL.part_groups
@@ -104,9 +108,7 @@ def test_an_interrupted_conversion_goes_on_to_the_same_bytes(source, tmp_path, m
 
 KILLED = """
 import os, signal, sys
-from polyrank.pretraining.corpus import convert as converting
-from polyrank.pretraining.corpus import tasks, workers
-from polyrank.pretraining.corpus.convert import Layout, convert
+from polyrank.pretraining.corpus.convert import CorpusLayout, convert
 at, count = int(sys.argv[3]), 0
 WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT
 def hear(event, arguments):
@@ -118,7 +120,7 @@ def hear(event, arguments):
             os.kill(os.getpid(), signal.SIGKILL)
 sys.addaudithook(hear)
 os.fsync = lambda _: None
-convert(sys.argv[1], sys.argv[2], layout=Layout(group_size=400, part_groups=2))
+convert(sys.argv[1], sys.argv[2], layout=CorpusLayout(group_size=400, part_groups=2))
 print(count)
 """
 
@@ -183,7 +185,7 @@ def test_a_finished_corpus_is_opened_and_another_is_refused(source, tmp_path):
     with pytest.raises(UsageError, match=r"made from another source \(wiki.xml\).*--restart"):
         convert(other, output, layout=SMALL)
     with pytest.raises(UsageError, match=r"other settings \(language = None\).*--restart"):
-        convert(renamed, output, language="de", layout=SMALL)
+        convert(source_at(renamed, language="de"), output, layout=SMALL)
     assert files(output) == before
     assert len(convert(other, output, layout=SMALL, restart=True)) == 1
 
@@ -195,12 +197,12 @@ def test_unfinished_work_of_another_source_is_refused(source, tmp_path, monkeypa
             convert(source, tmp_path / "corpus", layout=SMALL)
     other = tmp_path / "other.xml"
     other.write_text(dump(page("Only")))
-    with pytest.raises(UsageError, match=r"unfinished conversion of another source.*--restart"):
+    with pytest.raises(UsageError, match=r"unfinished conversion with another source.*--restart"):
         convert(other, tmp_path / "corpus", layout=SMALL)
     with monkeypatch.context() as patched:
         patched.setattr(converting, "__version__", "9.9")
         with pytest.raises(
-            UsageError, match=r"unfinished conversion of another version.*--restart"
+            UsageError, match=r"unfinished conversion with another version.*--restart"
         ):
             convert(source, tmp_path / "corpus", layout=SMALL)
     assert len(convert(other, tmp_path / "corpus", layout=SMALL, restart=True)) == 1
@@ -265,9 +267,9 @@ def test_conversations_become_a_corpus_too(tmp_path):
         for n in range(30)
     ]
     source.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    assert detect(source) == "conversations"
-    layout = Layout(group_size=20, part_groups=3)
-    corpus = convert(source, tmp_path / "corpus", layout=layout, language="ko")
+    assert kind_of(source).name == "conversations"
+    layout = CorpusLayout(group_size=20, part_groups=3)
+    corpus = convert(source_at(source, language="ko"), tmp_path / "corpus", layout=layout)
     assert corpus.kind == "conversations"
     assert corpus.language == "ko"
     assert corpus.counts == {"conversations": 30, "turns": 60}
@@ -292,7 +294,7 @@ def test_the_documentation_of_a_library_is_a_corpus(tmp_path):
     (tmp_path / "lib" / "thing.py").write_text(
         '"""A module of things.\n\nIt has many of them."""\n'
     )
-    corpus = convert(tmp_path / "lib", tmp_path / "corpus")
+    corpus = convert(PythonDocs(path=tmp_path / "lib"), tmp_path / "corpus")
     assert corpus.language == "en"
     assert [article.title for article in corpus] == ["thing"]
 
@@ -311,14 +313,14 @@ def test_the_documentation_of_a_library_is_a_corpus(tmp_path):
 )
 def test_a_source_is_told_by_its_first_bytes(tmp_path, name, content, kind):
     (tmp_path / name).write_text(content)
-    assert detect(tmp_path / name) == kind
+    assert kind_of(tmp_path / name).name == kind
 
 
 def test_a_source_that_is_nothing_known_is_refused(tmp_path):
     (tmp_path / "a.txt").write_text("Hello.")
     with pytest.raises(DataError, match="--kind"):
-        detect(tmp_path / "a.txt")
+        kind_of(tmp_path / "a.txt")
     with pytest.raises(UsageError, match="Did you mean 'wikipedia'"):
-        convert(tmp_path / "a.txt", tmp_path / "corpus", kind="wikpedia")
+        source_at(tmp_path / "a.txt", kind="wikpedia")
     with pytest.raises(DataError, match="no such file"):
         convert(tmp_path / "none.xml", tmp_path / "corpus")

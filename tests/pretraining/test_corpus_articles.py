@@ -12,10 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from polyrank.errors import DataError
-from polyrank.pretraining.corpus.article_text import sections_of_text, without_caption
-from polyrank.pretraining.corpus.articles import CAPTION, NO_TEXT, NO_TITLE, NO_WORDS, read
-from polyrank.pretraining.corpus.mentions import placed
-from polyrank.pretraining.corpus.reading import Dropped
+from polyrank.pretraining.corpus.article_text import links_at, sections_of_text, without_caption
+from polyrank.pretraining.corpus.articles import CAPTION, NO_TEXT, NO_TITLE, NO_WORDS, read_articles
+from polyrank.pretraining.corpus.source import Dropped
 from polyrank.records import Article, Link
 
 PICTS = {"id": "Picts", "title": "Picts", "text": "The Picts lived in the north."}
@@ -28,7 +27,7 @@ def write(path, *records):
 
 
 def parted(path):
-    found = list(read(path))
+    found = list(read_articles(path))
     articles = [document for document in found if isinstance(document, Article)]
     return articles, [item for item in found if isinstance(item, Dropped)]
 
@@ -194,7 +193,7 @@ def test_compressed_files_are_read_as_they_lie(tmp_path, suffix, opener):
     assert only(path)[0].title == "Picts"
     path.write_bytes(path.read_bytes()[:-12])
     with pytest.raises(DataError, match="The compressed data cannot be read"):
-        list(read(path))
+        list(read_articles(path))
 
 
 def with_link(link):
@@ -234,7 +233,7 @@ def with_link(link):
 def test_what_cannot_be_read_names_its_line(tmp_path, record, message):
     path = write(tmp_path / "a.jsonl", PICTS, record)
     with pytest.raises(DataError, match=message) as caught:
-        list(read(path))
+        list(read_articles(path))
     assert (caught.value.path, caught.value.line) == (str(path), 2)
 
 
@@ -252,7 +251,7 @@ def test_half_a_character_is_replaced_and_every_text_can_be_stored(tmp_path):
     titles=st.lists(st.text(alphabet="ab AB.é", max_size=4)),
 )
 def test_placed_links_are_their_titles_and_lie_apart(text, titles):
-    found = placed(text, titles)
+    found = links_at(text, titles)
     assert found == sorted(found)
     for link in found:
         assert text[link.start : link.stop].casefold() == link.target.casefold()
@@ -262,7 +261,7 @@ def test_placed_links_are_their_titles_and_lie_apart(text, titles):
 
 
 def test_placed_links_leave_what_is_taken():
-    assert placed("York, York", ["York"], taken=[Link(0, 4, "x")]) == [Link(6, 10, "York")]
+    assert links_at("York, York", ["York"], taken=[Link(0, 4, "x")]) == [Link(6, 10, "York")]
 
 
 @given(

@@ -8,8 +8,13 @@ import lzma
 import pytest
 
 from polyrank.errors import DataError
-from polyrank.pretraining.corpus.conversations import BEGINNING, EMPTY_TURN, NO_TURNS, read
-from polyrank.pretraining.corpus.reading import Dropped
+from polyrank.pretraining.corpus.conversations import (
+    BEGINNING,
+    EMPTY_TURN,
+    NO_TURNS,
+    read_conversations,
+)
+from polyrank.pretraining.corpus.source import Dropped
 from polyrank.records import Conversation, Turn
 
 
@@ -24,7 +29,7 @@ def test_turns_with_and_without_speakers(tmp_path):
         "id": "log#9",
         "turns": [{"speaker": "ann", "text": " Hi \ud83d", "line": 4}, {"text": "Hello."}, "Bye."],
     }
-    found = list(read(write(tmp_path / "c.jsonl", record, "", {"turns": ["Alone."]})))
+    found = list(read_conversations(write(tmp_path / "c.jsonl", record, "", {"turns": ["Alone."]})))
     assert found == [
         Conversation("log#9", (Turn("ann", "Hi \ufffd"), Turn("", "Hello."), Turn("", "Bye."))),
         Conversation("3", (Turn("", "Alone."),)),
@@ -34,14 +39,14 @@ def test_turns_with_and_without_speakers(tmp_path):
 @pytest.mark.parametrize("name", ["utterances", "messages", "dialog", "dialogue"])
 def test_turns_by_other_names(tmp_path, name):
     record = {name: [{"role": "user", "content": "Hi."}, {"speaker": 2, "text": "Hello."}]}
-    assert list(read(write(tmp_path / "c.jsonl", record))) == [
+    assert list(read_conversations(write(tmp_path / "c.jsonl", record))) == [
         Conversation("1", (Turn("user", "Hi."), Turn("2", "Hello.")))
     ]
 
 
 def test_empty_turns_are_dropped_and_counted(tmp_path):
     records = [{"turns": [" ", "Yes?", {"speaker": 3, "text": ""}]}, {"turns": []}, {"turns": [""]}]
-    assert list(read(write(tmp_path / "c.jsonl", *records))) == [
+    assert list(read_conversations(write(tmp_path / "c.jsonl", *records))) == [
         Dropped(EMPTY_TURN, "line 1, turn 1"),
         Dropped(EMPTY_TURN, "line 1, turn 3"),
         Conversation("1", (Turn("", "Yes?"),)),
@@ -56,7 +61,7 @@ def test_examples_become_conversations(tmp_path):
         {"id": "a", "context": "One?", "response": "Two.", "candidates": ["Two.", "x"], "gold": 0},
         {"id": "b", "context": ["Three?", "Four.", ""], "response": "Five."},
     ]
-    assert list(read(write(tmp_path / "c.jsonl", *records))) == [
+    assert list(read_conversations(write(tmp_path / "c.jsonl", *records))) == [
         Conversation("a", (Turn("", "One?"), Turn("", "Two."))),
         Dropped(EMPTY_TURN, "line 2, turn 3"),
         Conversation("b", (Turn("", "Three?"), Turn("", "Four."), Turn("", "Five."))),
@@ -71,7 +76,7 @@ def test_an_example_that_the_next_one_continues_is_not_repeated(tmp_path):
         {"id": "4", "context": ["a"], "response": "x"},
         {"id": "5", "turns": ["a", "x", "y"]},
     ]
-    found = list(read(write(tmp_path / "c.jsonl", *records)))
+    found = list(read_conversations(write(tmp_path / "c.jsonl", *records)))
     assert [item.id for item in found if isinstance(item, Conversation)] == ["3", "4", "5"]
     assert [item for item in found if isinstance(item, Dropped)] == [
         Dropped(BEGINNING, "line 1"),
@@ -97,7 +102,7 @@ def test_an_example_that_the_next_one_continues_is_not_repeated(tmp_path):
 )
 def test_what_cannot_be_read_names_its_line(tmp_path, record, message):
     path = write(tmp_path / "c.jsonl", {"turns": ["a"]}, record)
-    reading = read(path)
+    reading = read_conversations(path)
     assert isinstance(next(reading), Conversation)
     with pytest.raises(DataError, match=message) as caught:
         next(reading)
@@ -112,10 +117,10 @@ def test_a_file_that_is_cut_off_gives_what_it_holds_and_says_so(tmp_path):
     path.write_bytes(lzma.compress(lines.encode())[:-2000])
     found = []
     with pytest.raises(DataError, match="damaged or cut off"):
-        found.extend(read(path))
+        found.extend(read_conversations(path))
     assert found
 
 
 def test_a_missing_file_is_named(tmp_path):
     with pytest.raises(DataError, match="There is no such file"):
-        list(read(tmp_path / "none.jsonl"))
+        list(read_conversations(tmp_path / "none.jsonl"))

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from polyrank.errors import DataError
-from polyrank.pretraining.corpus.python_docs import CODE, read
-from polyrank.pretraining.corpus.reading import Dropped
+from polyrank.pretraining.corpus.python_docs import CODE, read_documentation
+from polyrank.pretraining.corpus.source import Dropped
 from polyrank.records import Article
 
 TIDY = '''"""Keep a room tidy, as told in the rules.
@@ -60,7 +60,7 @@ def links(article):
 
 
 def test_modules_classes_and_functions_become_articles(library):
-    found = list(read(library))
+    found = list(read_documentation(library))
     articles = {item.id: item for item in found if isinstance(item, Article)}
     assert list(articles) == [
         "closets",
@@ -90,7 +90,7 @@ def test_modules_classes_and_functions_become_articles(library):
 
 def test_a_folder_without_documentation_is_refused(tmp_path):
     with pytest.raises(DataError, match="No documentation was found"):
-        list(read(tmp_path))
+        list(read_documentation(tmp_path))
 
 
 @pytest.fixture(scope="module")
@@ -120,7 +120,7 @@ def installed(tmp_path_factory):
     ):
         if (stdlib / f"{name}.py").exists():
             shutil.copy(stdlib / f"{name}.py", folder)
-    return [item for item in read(folder) if isinstance(item, Article)]
+    return [item for item in read_documentation(folder) if isinstance(item, Article)]
 
 
 def test_the_installed_python_has_enough_links(installed):

@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 from polyrank.errors import DataError, StorageError, UsageError
 from polyrank.pretraining.corpus import reddit_comments as comments
 from polyrank.pretraining.corpus import reddit_trees as trees
-from polyrank.pretraining.corpus.reading import Dropped
-from polyrank.pretraining.corpus.reddit import number_of_groups, read
+from polyrank.pretraining.corpus.reddit import number_of_groups, read_comments
 from polyrank.pretraining.corpus.reddit_comments import Comment, Rules, clean, read_comment
 from polyrank.pretraining.corpus.reddit_trees import Groups
+from polyrank.pretraining.corpus.source import Dropped
 from polyrank.records import Conversation, Turn
 
 
@@ -34,7 +34,7 @@ def write(path, *lines):
 
 
 def parted(path, **settings):
-    found = list(read(path, **settings))
+    found = list(read_comments(path, **settings))
     kept = [item for item in found if isinstance(item, Conversation)]
     return kept, [item for item in found if isinstance(item, Dropped)]
 
@@ -236,34 +236,34 @@ def test_broken_lines_are_dropped_and_counted(tmp_path):
 def test_a_file_of_another_kind_is_refused_early(tmp_path):
     post = json.dumps({"id": "p", "title": "A post", "selftext": "Words."})
     path = write(tmp_path / "RS", *[post] * 1000)
-    reading = read(path)
+    reading = read_comments(path)
     with pytest.raises(DataError, match="None of the first 100 lines is a comment") as caught:
         list(reading)
     assert caught.value.path == str(path)
     (tmp_path / "empty").touch()
     with pytest.raises(DataError, match="The file is empty"):
-        list(read(tmp_path / "empty"))
+        list(read_comments(tmp_path / "empty"))
     with pytest.raises(DataError, match="There is no such file"):
-        list(read(tmp_path / "none"))
+        list(read_comments(tmp_path / "none"))
 
 
 def test_lengths_that_no_conversation_has_are_refused(tmp_path):
     with pytest.raises(UsageError, match="fewest_turns is 3, most_turns 2"):
-        list(read(tmp_path / "RC", rules=Rules(fewest_turns=3, most_turns=2)))
+        list(read_comments(tmp_path / "RC", rules=Rules(fewest_turns=3, most_turns=2)))
 
 
 def test_a_scratch_folder_that_is_none_is_named(tmp_path):
     with pytest.raises(StorageError, match="nowhere"):
-        list(read(write(tmp_path / "RC", *THREAD), scratch=tmp_path / "nowhere"))
+        list(read_comments(write(tmp_path / "RC", *THREAD), scratch=tmp_path / "nowhere"))
 
 
 def test_scratch_is_empty_afterwards_and_when_reading_stops(tmp_path):
     path = write(tmp_path / "RC", *THREAD)
     scratch = tmp_path / "scratch"
     scratch.mkdir()
-    list(read(path, scratch=scratch))
+    list(read_comments(path, scratch=scratch))
     assert not any(scratch.iterdir())
-    reading = read(path, scratch=scratch)
+    reading = read_comments(path, scratch=scratch)
     next(reading)
     assert any(scratch.iterdir())
     reading.close()
@@ -318,7 +318,7 @@ def test_a_zst_dump_that_is_cut_off_gives_what_it_holds_and_says_so(tmp_path):
         with pytest.raises(
             DataError, match=r"line \d+: The compressed data cannot be read"
         ) as caught:
-            found.extend(read(path))
+            found.extend(read_comments(path))
         kept = [item for item in found if isinstance(item, Conversation)]
         assert 0 < len(kept) < 4000
         assert abs(caught.value.line - 2 * len(kept)) <= 2

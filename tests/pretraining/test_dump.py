@@ -8,12 +8,12 @@ import pytest
 from dump_files import dump, page
 
 from polyrank.errors import DataError
-from polyrank.pretraining.corpus.reading import Dropped
+from polyrank.pretraining.corpus.redirects import Redirects
+from polyrank.pretraining.corpus.source import Dropped
 from polyrank.pretraining.corpus.wikipedia import dump as reading
 from polyrank.pretraining.corpus.wikipedia.dump import Dump, Page
 from polyrank.pretraining.corpus.wikipedia.pages import article_of, redirect_of
-from polyrank.pretraining.corpus.wikipedia.reader import ArticleMaker, read
-from polyrank.pretraining.corpus.wikipedia.redirects import Redirects
+from polyrank.pretraining.corpus.wikipedia.reader import ArticleMaker, Wikipedia
 from polyrank.pretraining.corpus.wikipedia.site import Site
 
 
@@ -220,7 +220,7 @@ def test_a_page_that_breaks_the_converter_costs_itself(monkeypatch):
 
 def test_the_reader_streams_articles_and_what_was_dropped(written):
     path = written(dump(page("A"), page("B", redirect="A"), page("Talk:A", ns=1), page("C", "")))
-    first, *others = read(path)
+    first, *others = Wikipedia(path=path).read(path.parent)
     assert first.title == "A"
     assert [each.reason for each in others] == ["redirect", "other namespace", "no text"]
 

@@ -7,7 +7,8 @@ import sys
 import pytest
 
 from polyrank.errors import DataError, UsageError
-from polyrank.pretraining.corpus.convert import Layout, convert
+from polyrank.pretraining.corpus.convert import CorpusLayout, convert
+from polyrank.pretraining.corpus.detection import source_at
 from polyrank.pretraining.corpus.schema import count, from_batch, to_batch
 from polyrank.pretraining.corpus.store import Corpus
 from polyrank.records import Article, Conversation, Link, Paragraph, Section, Turn
@@ -47,8 +48,8 @@ def corpus(tmp_path):
     source = tmp_path / "articles.jsonl"
     rows = [{"title": f"T{n}", "text": f"Text {n}. More.\n\nAgain {n}."} for n in range(40)]
     source.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    layout = Layout(group_size=100, part_groups=4)
-    return convert(source, tmp_path / "corpus", kind="articles", layout=layout)
+    layout = CorpusLayout(group_size=100, part_groups=4)
+    return convert(source_at(source, kind="articles"), tmp_path / "corpus", layout=layout)
 
 
 def test_a_corpus_is_read_in_order_as_often_as_wanted(corpus):

@@ -6,7 +6,7 @@ import os
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from polyrank.cli.command import command
 from polyrank.cli.options import option, positional
@@ -14,6 +14,7 @@ from polyrank.cli.output import Output
 from polyrank.config import require
 
 if TYPE_CHECKING:
+    from polyrank.pretraining.corpus.source import Source
     from polyrank.pretraining.corpus.store import Corpus
 
 NUM_EXAMPLES_SHOWN = 3
@@ -84,25 +85,35 @@ def corpus(options: CorpusOptions, output: Output) -> None:
     is started again.
     """
     from polyrank.pretraining.corpus.convert import convert
-    from polyrank.pretraining.corpus.kinds import WIKIPEDIA
 
     started = time.perf_counter()
+    source = source_of(options, output)
     made = convert(
-        options.source,
+        source,
         options.output,
-        kind=options.kind,
-        language=options.language,
-        lists=options.lists,
         num_processes=options.processes or num_cores(),
         restart=options.restart,
         keep_going=options.keep_going,
     )
-    if made.manifest.settings["kind"] != WIKIPEDIA:
-        given = (("--no-lists", not options.lists), ("--processes", options.processes))
-        for flag, is_given in given:
-            if is_given:
-                output.warn(f"{flag} has no effect: it is for MediaWiki dumps.")
     report(made, output, time.perf_counter() - started)
+
+
+def source_of(options: CorpusOptions, output: Output) -> Source:
+    """The source that the options name; warns of options that its kind does not have."""
+    from polyrank.pretraining.corpus.detection import KINDS, kind_of
+    from polyrank.pretraining.corpus.python_docs import PythonDocs
+
+    kind = kind_of(options.source, options.kind, (PythonDocs, *KINDS))
+    settings: dict[str, Any] = {"language": options.language, "lists": options.lists}
+    known = {name: value for name, value in settings.items() if name in kind.setting_names()}
+    without_effect = (
+        ("--no-lists", not options.lists and "lists" not in known),
+        ("--processes", options.processes and not kind.has_pages),
+    )
+    for flag, is_given in without_effect:
+        if is_given:
+            output.warn(f"{flag} has no effect: it is for MediaWiki dumps.")
+    return kind(path=options.source, **known)
 
 
 def num_cores() -> int:

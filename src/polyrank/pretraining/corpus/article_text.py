@@ -1,16 +1,19 @@
-"""A plain text of an article to sections of paragraphs; captions of pictures out of paragraphs.
+"""Articles as plain text: sections of paragraphs, captions of pictures, the words of titles.
 
-Knows how encyclopedias look once their markup is gone; knows nothing of links or files.
+Knows how encyclopedias look once their markup is gone; knows nothing of files.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from itertools import zip_longest
 from typing import NamedTuple
 
-from polyrank.pretraining.corpus.characters import cut_at_blank_lines, on_one_line
+from polyrank.records import Link
 
+SPACE = re.compile(r"\s+")
+BLANK_LINES = re.compile(r"\n\s*\n")
 MARKED = re.compile(
     r"(?P<hashes>#{1,6})\s+(?P<below>[^\n]+?)\s*#*|(?P<signs>={2,6})(?P<in>.+)(?P=signs)"
 )
@@ -74,3 +77,44 @@ def without_caption(text: str) -> str:
         text = text[caption.end() :].lstrip()
         caption = CAPTION.match(text)
     return text
+
+
+def on_one_line(text: str) -> str:
+    """The text with one blank for each run of space, and none around it."""
+    return SPACE.sub(" ", text).strip()
+
+
+def cut_at_blank_lines(text: str) -> list[str]:
+    """The paragraphs of a text, without the space around them; none is empty."""
+    pieces = (piece.strip() for piece in BLANK_LINES.split(text.replace("\r\n", "\n")))
+    return [piece for piece in pieces if piece]
+
+
+def links_at(text: str, titles: Iterable[str], taken: Iterable[Link] = ()) -> list[Link]:
+    """A link for each title whose words stand in the text: at their first free place.
+
+    Longer titles choose first, so that `New York` leaves `York` none of its own; no link lies over
+    another one or over one of `taken`. Words must be whole and may differ from the title in case,
+    where none are exactly as it. Titles that find no place are left out; links come in order.
+    """
+    occupied = list(taken)
+    links: list[Link] = []
+    for title in sorted(dict.fromkeys(titles), key=lambda title: (-len(title), title)):
+        link = first_free(text, title, occupied)
+        if link is not None:
+            occupied.append(link)
+            links.append(link)
+    return sorted(links)
+
+
+def first_free(text: str, title: str, occupied: list[Link]) -> Link | None:
+    """The first place of a title's words that lies over no other link."""
+    if not title.strip():
+        return None
+    pattern = rf"(?<!\w){re.escape(title)}(?!\w)"
+    for flags in (re.RegexFlag(0), re.IGNORECASE):
+        for found in re.finditer(pattern, text, flags):
+            start, stop = found.span()
+            if all(stop <= other.start or other.stop <= start for other in occupied):
+                return Link(start, stop, title)
+    return None

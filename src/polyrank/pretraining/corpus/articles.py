@@ -22,12 +22,19 @@ from typing import Any
 
 from polyrank.data.files import read_json_lines
 from polyrank.data.formats.source import Blame, at_line
-from polyrank.pretraining.corpus.article_text import sections_of_text, without_caption
-from polyrank.pretraining.corpus.characters import on_one_line, whole
-from polyrank.pretraining.corpus.identifiers import identifier_of
-from polyrank.pretraining.corpus.mentions import placed
-from polyrank.pretraining.corpus.reading import Dropped, Reading
+from polyrank.pretraining.corpus.article_text import (
+    links_at,
+    on_one_line,
+    sections_of_text,
+    without_caption,
+)
+from polyrank.pretraining.corpus.json_lines import (
+    encodable,
+    first_fields,
+    identifier_of,
+)
 from polyrank.pretraining.corpus.sentences import Splitter, splitter
+from polyrank.pretraining.corpus.source import Documents, Dropped, Glimpse, Source
 from polyrank.records import Article, Link, Paragraph, Section
 
 NO_TITLE = "no title"
@@ -36,6 +43,25 @@ NO_WORDS = "link whose words are not in the text"
 CAPTION = "caption of a picture"
 FORM = 'Write {"title": "…", "text": "…"} or {"title": "…", "sections": [{"paragraphs": ["…"]}]}.'
 LINK_FORM = 'Write a link as {"start": 0, "stop": 4, "target": "Title"}, or as its target alone.'
+
+
+FIELDS = ("sections", "text", "paragraphs", "title")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Articles(Source):
+    """A file of articles as JSON lines."""
+
+    name = "articles"
+
+    @classmethod
+    def recognises(cls, glimpse: Glimpse) -> bool:
+        """Whether the first object has a field of an article."""
+        return bool(first_fields(glimpse, FIELDS))
+
+    def read(self, scratch: Path) -> Documents:
+        """Yield the articles, and what was dropped from them."""
+        return read_articles(self.path, language=self.language)
 
 
 class Titles:
@@ -68,7 +94,7 @@ class Titles:
         by_title: dict[str, str] = {}
         for _, record in read_json_lines(self.path):
             title, identifier = record.get("title"), record.get("id")
-            if isinstance(title, str) and (title := on_one_line(whole(title))):
+            if isinstance(title, str) and (title := on_one_line(encodable(title))):
                 by_title[title] = title
                 if isinstance(identifier, (str, int)):
                     by_id.setdefault(str(identifier), title)
@@ -99,7 +125,7 @@ class Page:
         self.dropped.append(Dropped(NO_WORDS, f"{self.title} → {target}"))
 
 
-def read(path: Path, *, language: str | None = None) -> Reading:
+def read_articles(path: Path, *, language: str | None = None) -> Documents:
     """Yield the articles of a file, plain or compressed, and what was dropped from them.
 
     Where links name articles, the file is read twice. Raises DataError, with file and line, for
@@ -116,7 +142,7 @@ def read(path: Path, *, language: str | None = None) -> Reading:
                 f"{', '.join(map(repr, record)) or 'no field'}.",
                 FORM,
             )
-        title = on_one_line(whole(title))
+        title = on_one_line(encodable(title))
         page = Page(title=title, blame=blame, titles=titles, split=split)
         sections = tuple(sections_of(page, record))
         yield from page.dropped
@@ -137,14 +163,14 @@ def sections_of(page: Page, record: dict[str, Any]) -> Iterator[Section]:
     """The sections of a record: the first, and all others that have paragraphs."""
     if given(record, "text") and not record.get("sections"):
         text = typed(record["text"], str, "text", page.blame)
-        for heading, level, texts in sections_of_text(whole(text), page.title):
+        for heading, level, texts in sections_of_text(encodable(text), page.title):
             yield Section(heading, level, tuple(page.paragraph(text, []) for text in texts))
         return
     for place, item in enumerate(typed(record["sections"], list, "sections", page.blame)):
         section = typed(item, dict, f"sections[{place}]", page.blame)
         paragraphs = tuple(paragraphs_of(page, section))
         heading = on_one_line(
-            whole(typed(section.get("heading") or "", str, "heading", page.blame))
+            encodable(typed(section.get("heading") or "", str, "heading", page.blame))
         )
         level = typed(section.get("level") or 2, int, "level", page.blame)
         if place == 0:
@@ -153,7 +179,7 @@ def sections_of(page: Page, record: dict[str, Any]) -> Iterator[Section]:
             yield Section(heading, max(level, 2), paragraphs)
     for target in typed(record.get("links_in_set") or [], list, "links_in_set", page.blame):
         name = typed(target, str, "links_in_set", page.blame)
-        page.named[page.titles.spaced(whole(name))] = None
+        page.named[page.titles.spaced(encodable(name))] = None
     for title in page.named:
         if title not in page.linked and title != page.title:
             page.drop_link(title)
@@ -173,24 +199,24 @@ def paragraphs_of(page: Page, section: dict[str, Any]) -> Iterator[Paragraph]:
 def paragraph_of(page: Page, item: Any) -> Paragraph | None:
     """A paragraph, with its links in the order of their places; None if it has no text."""
     if isinstance(item, str):
-        text = whole(item).strip()
+        text = encodable(item).strip()
         return page.paragraph(text, []) if text else None
     record = typed(item, dict, "paragraphs", page.blame)
-    full = whole(typed(record.get("text"), str, "text", page.blame))
+    full = encodable(typed(record.get("text"), str, "text", page.blame))
     text = full.strip()
     before = len(full) - len(full.lstrip())
     links: list[Link] = []
     bare: list[str] = []
     for link in typed(record.get("links") or [], list, "links", page.blame):
         if isinstance(link, str):
-            bare.append(page.titles.title(whole(link)))
+            bare.append(page.titles.title(encodable(link)))
         else:
             start, stop, target = link_fields(link, full, page.blame)
             start, stop = trimmed(full, start, stop)
-            links.append(Link(start - before, stop - before, page.titles.title(whole(target))))
+            links.append(Link(start - before, stop - before, page.titles.title(encodable(target))))
     if not text:
         return None
-    found = placed(text, bare, taken=links)
+    found = links_at(text, bare, taken=links)
     for title in dict.fromkeys(bare):
         if title not in {link.target for link in (*found, *links)}:
             page.drop_link(title)
@@ -233,7 +259,7 @@ def paragraphs_with_mentions(page: Page, section: dict[str, Any]) -> Iterator[Pa
             "Give a list of targets, which may be empty, for each paragraph.",
         )
     for item, targets in zip(texts, mentions, strict=True):
-        full = whole(typed(item, str, "paragraphs", page.blame)).strip()
+        full = encodable(typed(item, str, "paragraphs", page.blame)).strip()
         text = without_caption(full)
         if len(text) < len(full):
             page.dropped.append(Dropped(CAPTION, f"{page.title}: {full[:60]}"))
@@ -241,9 +267,9 @@ def paragraphs_with_mentions(page: Page, section: dict[str, Any]) -> Iterator[Pa
             continue
         given_targets = typed(targets, list, "mentions", page.blame)
         names = [typed(target, str, "mentions", page.blame) for target in given_targets]
-        titles = {page.titles.spaced(whole(name)) for name in names} - {page.title}
+        titles = {page.titles.spaced(encodable(name)) for name in names} - {page.title}
         page.named.update(dict.fromkeys(sorted(titles)))
-        yield page.paragraph(text, placed(text, titles))
+        yield page.paragraph(text, links_at(text, titles))
 
 
 def typed(value: Any, kind: type, name: str, blame: Blame) -> Any:

@@ -11,6 +11,7 @@ said before it, the last and longest stands for those that it begins with. Empty
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +19,12 @@ from polyrank.data.examples import parse_context, parse_text
 from polyrank.data.files import read_json_lines
 from polyrank.data.formats.source import Blame, at_line
 from polyrank.errors import DataError
-from polyrank.pretraining.corpus.characters import whole
-from polyrank.pretraining.corpus.identifiers import identifier_of
-from polyrank.pretraining.corpus.reading import Dropped, Reading
+from polyrank.pretraining.corpus.json_lines import (
+    encodable,
+    first_fields,
+    identifier_of,
+)
+from polyrank.pretraining.corpus.source import Documents, Dropped, Glimpse, Source
 from polyrank.records import Conversation, Turn
 
 EMPTY_TURN = "empty turn"
@@ -32,7 +36,23 @@ BEGINNING = "beginning of the next example"
 FORM = 'Write {"turns": [{"speaker": "…", "text": "…"}]} or {"context": ["…"], "response": "…"}.'
 
 
-def read(path: Path) -> Reading:
+@dataclass(frozen=True, kw_only=True)
+class Conversations(Source):
+    """A file of conversations as JSON lines."""
+
+    name = "conversations"
+
+    @classmethod
+    def recognises(cls, glimpse: Glimpse) -> bool:
+        """Whether the first object has turns or a context."""
+        return bool(first_fields(glimpse, (*TURNS, "context")))
+
+    def read(self, scratch: Path) -> Documents:
+        """Yield the conversations, and what was dropped from them."""
+        return read_conversations(self.path)
+
+
+def read_conversations(path: Path) -> Documents:
     """Yield the conversations of a file, plain or compressed, and what was dropped from them.
 
     A speaker that is not given is empty. Raises DataError, with file and line, for what is not as
@@ -89,7 +109,10 @@ def turn_of(given: Any, place: str, blame: Blame) -> Turn:
     if not isinstance(speaker, (str, int, type(None))):
         got = type(speaker).__name__
         raise blame(f"The 'speaker' of {place} must be a text, got {got}.", FORM)
-    return Turn(whole("" if speaker is None else str(speaker)), whole(text).strip())
+    return Turn(
+        encodable("" if speaker is None else str(speaker)),
+        encodable(text).strip(),
+    )
 
 
 def example_turns(record: dict[str, Any], blame: Blame) -> list[Turn]:
@@ -106,4 +129,4 @@ def example_turns(record: dict[str, Any], blame: Blame) -> list[Turn]:
     except DataError as error:
         raise blame(error.problem, error.remedy) from None
     texts = [context, response] if isinstance(context, str) else [*context, response]
-    return [Turn("", whole(text).strip()) for text in texts]
+    return [Turn("", encodable(text).strip()) for text in texts]

@@ -1,7 +1,15 @@
-"""A dump, a log or documents to a corpus folder: read once, convert in processes, write in order.
+"""A source to a corpus folder: read once, convert in processes, write in order.
 
-Finished parts are kept while the conversion goes on; the same conversion, run again after an
-interruption, goes on after the last of them, and gives the same bytes as one that was not
+Works in `.NAME.converting` beside the output (see `polyrank.jobs`), which holds
+
+    journal.jsonl     one line per finished part
+    part-N.parquet    its documents, with the links as their pages have them
+    redirects.sqlite  which title leads to which
+    scratch/          what a source puts aside
+    corpus/           the folder that will take the output's place, when all is read
+
+Finished parts are kept while the conversion runs; the same conversion, run again after an
+interruption, resumes after the last of them, and gives the same bytes as one that was not
 interrupted. Memory has a bound whatever the size of the source.
 """
 
@@ -9,46 +17,38 @@ from __future__ import annotations
 
 import contextlib
 import shutil
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from functools import partial
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
 from polyrank._version import __version__
 from polyrank.config import require, to_mapping
-from polyrank.errors import DataError
-from polyrank.pretraining.corpus.finishing import linked, resolved
-from polyrank.pretraining.corpus.job import Job, describe_source, is_made, tidy, working
-from polyrank.pretraining.corpus.kinds import (
-    ARTICLES,
-    PYTHON_DOCS,
-    REDDIT,
-    WIKIPEDIA,
-    detect,
-    reader_of,
+from polyrank.errors import DataError, UsageError
+from polyrank.jobs import Job, Work, differences, tidy, working
+from polyrank.pretraining.corpus.batches import Batch, Batches, convert_batches
+from polyrank.pretraining.corpus.detection import source_at
+from polyrank.pretraining.corpus.manifest import (
+    MANIFEST,
+    Manifest,
+    Part,
+    read_manifest,
+    write_manifest,
 )
-from polyrank.pretraining.corpus.manifest import Manifest, Part, write_manifest
-from polyrank.pretraining.corpus.parts import Parts
-from polyrank.pretraining.corpus.reading import Dropped, Reading
+from polyrank.pretraining.corpus.parts import Parts, place_part, place_resolved
+from polyrank.pretraining.corpus.redirects import Redirects
 from polyrank.pretraining.corpus.schema import COUNTED, require_pyarrow
+from polyrank.pretraining.corpus.source import Dropped, Source, Stream
 from polyrank.pretraining.corpus.store import Corpus
-from polyrank.pretraining.corpus.tally import Tally
-from polyrank.pretraining.corpus.tasks import Make, Result, Task, Tasks
-from polyrank.pretraining.corpus.wikipedia.dump import Dump
-from polyrank.pretraining.corpus.wikipedia.reader import ArticleMaker, feed, site_of
-from polyrank.pretraining.corpus.wikipedia.redirects import Redirects
-from polyrank.pretraining.corpus.workers import results
 from polyrank.progress import bar
-from polyrank.storage import discard, storage_errors, swap_folders
+from polyrank.storage import require_replaceable, storage_errors
 
-UNKNOWN_LANGUAGE = "und"
 LOOP = "redirect without an end"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Layout:
+class CorpusLayout:
     """How a corpus is cut: characters of source a row group, and row groups a part."""
 
     group_size: int = 2_000_000
@@ -59,184 +59,178 @@ class Layout:
         require(self.part_groups >= 1, "part_groups", "at least 1", self.part_groups)
 
 
-STANDARD = Layout()
-
-
-@dataclass(frozen=True, kw_only=True)
-class Feed:
-    """What is read from a source, in which language, and what makes documents of it, if needed."""
-
-    items: Iterable[Any]
-    language: str
-    make: Make | None
+STANDARD = CorpusLayout()
 
 
 def convert(
-    source: str | Path,
+    source: Source | str | Path,
     output: str | Path,
     *,
-    kind: str | None = None,
-    language: str | None = None,
-    lists: bool = True,
     num_processes: int = 1,
     restart: bool = False,
     keep_going: bool = False,
-    layout: Layout = STANDARD,
+    layout: CorpusLayout = STANDARD,
 ) -> Corpus:
     """Make a corpus of `source` at `output` and open it; one that is there already is opened.
 
-    `kind` is one of `kinds.READERS`, by default what the file looks like. `language` overrides
-    what the source says. Items of a wiki's lists are paragraphs if `lists`. With `keep_going`, a
-    source that is cut off becomes a corpus of what comes before that. Raises DataError for a source
-    that cannot be read on or holds nothing; UsageError if, unless `restart`, a corpus of another
-    source or an unfinished conversion of one is in the way; StorageError; MissingExtraError.
-    Whatever is raised, what stood at `output` still does.
+    A path is read as what it looks like; `detection.source_at` takes its kind and settings. With
+    `keep_going`, a source that is cut off becomes a corpus of what comes before that. Raises
+    DataError for a source that cannot be read to its end or holds nothing; UsageError if, unless
+    `restart`, a corpus of another source or an unfinished conversion of one is in the way;
+    StorageError; MissingExtraError. Whatever is raised, what stood at `output` still does.
     """
     require_pyarrow()
     require(num_processes >= 1, "num_processes", "at least 1", num_processes)
-    source, output = Path(source), Path(output).absolute()
-    kind = kind or detect(source)
-    settings = {"kind": kind, "language": language, "lists": lists, **to_mapping(layout)}
-    job: Job = {
-        "source": describe_source(source, kind),
-        "settings": settings,
-        "polyrank": __version__,
-    }
-    if is_made(output, job, restart=restart):
-        tidy(output)
-        return Corpus.open(output)
-    with working(output, job, restart=restart) as work:
-        with contextlib.closing(Redirects(work / "redirects.sqlite")) as redirects:
-            with feeding(source, kind, language, lists, work / "scratch") as fed:
-                parts = Parts(work)
-                damage = write_parts(fed, parts, redirects, layout, num_processes)
+    source = source if isinstance(source, Source) else source_at(source)
+    described = source.describe()
+    settings = {**source.settings(), **to_mapping(layout)}
+    job = job_of(Path(output).absolute(), described, settings)
+    if is_made(job, restart=restart):
+        tidy(job)
+        return Corpus.open(job.output)
+    with working(job, restart=restart) as work:
+        parts = Parts(work)
+        with contextlib.closing(Redirects(work.folder / "redirects.sqlite")) as redirects:
+            with source.open(empty_folder(work.folder / "scratch")) as stream:
+                language = stream.language
+                damage = write_parts(stream, parts, redirects, layout, num_processes)
             require_usable(parts, damage, source, work, keep_going=keep_going)
-            fresh = finish(work, parts, redirects, job, fed.language, damage)
-        with storage_errors(output):
-            swap_folders(fresh, output)
-        discard(work, output)
-    tidy(output)
-    return Corpus.open(output)
+            fresh = empty_folder(work.folder / "corpus")
+            written, counts = place_parts(parts, redirects, work.folder, fresh)
+            dropped = parts.dropped()
+            for title in redirects.loops():
+                dropped.add(Dropped(LOOP, title))
+        manifest = Manifest(
+            kind=parts.kind,
+            language=language,
+            source=described,
+            settings=settings,
+            counts=counts,
+            dropped=dropped.report(),
+            parts=tuple(written),
+            damage=None if damage is None else damage.problem,
+        )
+        write_manifest(fresh, manifest)
+        work.place_folder(fresh)
+    return Corpus.open(job.output)
 
 
-@contextlib.contextmanager
-def feeding(
-    source: Path, kind: str, language: str | None, lists: bool, scratch: Path
-) -> Iterator[Feed]:
-    """Open a source; what its reader has to put aside goes to the folder `scratch`."""
-    if kind == WIKIPEDIA:
-        with Dump(source) as dump:
-            site = site_of(dump, language)
-            make = ArticleMaker(site, lists)
-            yield Feed(items=feed(dump, site), language=site.language, make=make)
-        return
-    read: Callable[..., Reading] = reader_of(kind)
-    if kind == REDDIT:
-        with storage_errors(scratch):
-            shutil.rmtree(scratch, ignore_errors=True)
-            scratch.mkdir()
-        read = partial(read, scratch=scratch)
-    elif kind == ARTICLES:
-        read = partial(read, language=language)
-    usual = "en" if kind == PYTHON_DOCS else UNKNOWN_LANGUAGE
-    yield Feed(items=read(source), language=language or usual, make=None)
+def job_of(output: Path, source: Mapping[str, Any], settings: Mapping[str, Any]) -> Job:
+    """The job of a conversion; a file that its content tells apart may get another name."""
+    return Job(
+        output=output,
+        doing="converting",
+        noun="conversion",
+        identity={
+            "source": without_name(source),
+            "settings": settings,
+            "polyrank": __version__,
+        },
+        described={"source": source["name"]},
+        words={
+            "source": "another source ({})",
+            "polyrank": "another version of polyrank ({})",
+            "settings": "other settings",
+        },
+    )
+
+
+def without_name(source: Mapping[str, Any]) -> dict[str, Any]:
+    """What tells a source apart, without the name of a file whose content does."""
+    return {key: value for key, value in source.items() if key != "name" or "sha256" not in source}
+
+
+def is_made(job: Job, *, restart: bool) -> bool:
+    """Whether the corpus at the output is the one that the job would make.
+
+    Raises UsageError if, without `restart`, it is another one; or if no corpus stands there.
+    """
+    require_replaceable(job.output, MANIFEST, "a corpus")
+    if restart or not (job.output / MANIFEST).is_file():
+        return False
+    found = read_manifest(job.output)
+    identity = {
+        **job.plain,
+        "source": without_name(found.source),
+        "settings": dict(found.settings),
+    }
+    if identity == job.plain:
+        return True
+    made_from = {"identity": identity, "described": {"source": found.source.get("name")}}
+    raise UsageError(
+        f"The corpus at {job.output} was made from {differences(job, made_from)}.",
+        "Choose another output, or give --restart to replace it.",
+    )
 
 
 def write_parts(
-    fed: Feed, parts: Parts, redirects: Redirects, layout: Layout, num_processes: int
+    stream: Stream, parts: Parts, redirects: Redirects, layout: CorpusLayout, num_processes: int
 ) -> DataError | None:
     """Write all parts but those that are finished; gives the error that ended reading, if any.
 
     Redirects are read again even where parts are finished.
     """
-    tasks = Tasks(fed.items, layout.group_size, redirects.add)
-    left: Iterator[Task] = iter(tasks)
+    batches = Batches(stream.items, layout.group_size, redirects)
+    left: Iterator[Batch] = iter(batches)
     with bar("Converting") as advance:
-        for _ in islice(left, parts.num_tasks):
+        for _ in islice(left, parts.num_batches):
             pass
-        done = results(fed.make, left, num_processes)
-        with contextlib.closing(done):
-            for first in done:
-                for count in parts.write(chain_first(first, done, layout.part_groups)):
+        converted = convert_batches(stream.convert, left, num_processes)
+        with contextlib.closing(converted):
+            for first in converted:
+                others = islice(converted, layout.part_groups - 1)
+                for count in parts.write(chain([first], others)):
                     advance(count)
     redirects.flush()
-    return tasks.damage
-
-
-def chain_first(first: Result, others: Iterator[Result], count: int) -> Iterator[Result]:
-    """Yield `count` results of which one has been taken already."""
-    yield first
-    yield from islice(others, count - 1)
+    return batches.damage
 
 
 def require_usable(
-    parts: Parts, damage: DataError | None, source: Path, work: Path, *, keep_going: bool
+    parts: Parts, damage: DataError | None, source: Source, work: Work, *, keep_going: bool
 ) -> None:
     """Raise DataError if the source was cut off, unless that is accepted, or had no documents."""
-    rows = sum(part.rows for part in parts.parts)
-    if damage is not None and not (keep_going and rows):
+    if not parts.num_documents:
+        work.forget()
+    if damage is not None and not (keep_going and parts.num_documents):
         remedy = damage.remedy
-        if rows:
+        if parts.num_documents:
             remedy += (
-                f" What came before is kept in {work}: give --keep-going to make a corpus of its "
-                f"{rows:,} documents."
+                f" What came before is kept in {work.folder}: give --keep-going to make a corpus "
+                f"of its {parts.num_documents:,} documents."
             )
         error = DataError(damage.problem, remedy)
         error.path, error.line = damage.path, damage.line
         raise error from damage
-    if not rows:
-        tally = Tally()
-        for finished in parts.finished:
-            tally.merge(finished.dropped)
-        found = ", ".join(f"{name}: {entry.count:,}" for name, entry in tally.report().items())
+    if not parts.num_documents:
+        report = parts.dropped().report()
+        found = ", ".join(f"{name}: {entry.count:,}" for name, entry in report.items())
         raise DataError(
             f"Nothing in it became a document ({found or 'it is empty'}).",
             "Give a file with articles or conversations.",
-            path=source,
+            path=source.path,
         )
 
 
-def finish(
-    work: Path,
-    parts: Parts,
-    redirects: Redirects,
-    job: Job,
-    language: str,
-    damage: DataError | None,
-) -> Path:
-    """Make the folder that takes the output's place: links resolved, and its `corpus.json`."""
-    fresh = work / "corpus"
-    with storage_errors(fresh):
-        shutil.rmtree(fresh, ignore_errors=True)
-        fresh.mkdir()
-    tally = Tally()
-    kind = next(finished.kind for finished in parts.finished if finished.kind is not None)
-    counts = dict.fromkeys(COUNTED[kind], 0)
-    for finished in parts.finished:
-        tally.merge(finished.dropped)
-        for name, number in finished.counts.items():
-            counts[name] = counts.get(name, 0) + number
-    for title in redirects.loops():
-        tally.add(Dropped(LOOP, title))
-    written: list[Part] = []
-    with bar("Resolving redirects" if counts.get("redirects") else None) as advance:
+def place_parts(
+    parts: Parts, redirects: Redirects, work: Path, fresh: Path
+) -> tuple[list[Part], dict[str, int]]:
+    """Put all parts into the new folder, with redirects resolved; and the counts of the corpus."""
+    counts = dict.fromkeys(COUNTED[parts.kind], 0) | parts.counts()
+    if not counts.get("redirects"):
+        return [place_part(part, work, fresh) for part in parts.parts], counts
+    written = []
+    with bar("Resolving redirects") as advance:
         for part in parts.parts:
-            if not counts.get("redirects"):
-                written.append(linked(part, work, fresh))
-                continue
-            made, changed = resolved(part, work, fresh, redirects.resolve)
+            made, changed = place_resolved(part, work, fresh, redirects.resolve)
             written.append(made)
             counts["redirected_links"] += changed
             advance(part.rows)
-    manifest = Manifest(
-        kind=kind,
-        language=language,
-        source=job["source"],
-        settings=job["settings"],
-        counts=counts,
-        dropped=tally.report(),
-        parts=tuple(written),
-        damage=None if damage is None else damage.problem,
-    )
-    write_manifest(fresh, manifest)
-    return fresh
+    return written, counts
+
+
+def empty_folder(path: Path) -> Path:
+    """Make a folder, or empty it. Raises StorageError."""
+    with storage_errors(path):
+        shutil.rmtree(path, ignore_errors=True)
+        path.mkdir()
+    return path

@@ -1,4 +1,4 @@
-"""`corpus.json`: what a corpus folder holds and what it was made from."""
+"""`corpus.json`: what a corpus folder holds, what it was made from, and what was dropped."""
 
 from __future__ import annotations
 
@@ -12,11 +12,14 @@ from typing import Any
 
 from polyrank.errors import DataError, UsageError
 from polyrank.pretraining.corpus.schema import Kind
+from polyrank.pretraining.corpus.source import Dropped
 from polyrank.storage import write_text
 
 MANIFEST = "corpus.json"
 FORMAT = "polyrank corpus"
 VERSION = 1
+NUM_EXAMPLES = 5
+LONGEST_EXAMPLE = 200
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -106,3 +109,37 @@ REMEDY = "Make the corpus again with: polyrank corpus DUMP --output DIR --restar
 def of_dropped(found: Mapping[str, Any]) -> DroppedCount:
     """One line of the report."""
     return DroppedCount(count=found["count"], examples=tuple(found["examples"]))
+
+
+class Tally:
+    """Reasons with how often each came, and the first places."""
+
+    def __init__(self) -> None:
+        self.counts: dict[str, int] = {}
+        self.examples: dict[str, list[str]] = {}
+
+    def add(self, dropped: Dropped) -> None:
+        """Count one."""
+        reason = dropped.reason
+        self.counts[reason] = self.counts.get(reason, 0) + 1
+        examples = self.examples.setdefault(reason, [])
+        if len(examples) < NUM_EXAMPLES:
+            examples.append(" ".join(dropped.where.split())[:LONGEST_EXAMPLE])
+
+    def merge(self, other: Mapping[str, Any]) -> None:
+        """Count what another tally gave by `plain`, which comes after this one's."""
+        for reason, (count, examples) in other.items():
+            self.counts[reason] = self.counts.get(reason, 0) + count
+            mine = self.examples.setdefault(reason, [])
+            mine += examples[: NUM_EXAMPLES - len(mine)]
+
+    def plain(self) -> dict[str, tuple[int, list[str]]]:
+        """Counts and examples by reason, for JSON and for other processes."""
+        return {reason: (count, self.examples[reason]) for reason, count in self.counts.items()}
+
+    def report(self) -> dict[str, DroppedCount]:
+        """The most frequent reason first."""
+        return {
+            reason: DroppedCount(count=count, examples=tuple(self.examples[reason]))
+            for reason, count in sorted(self.counts.items(), key=lambda item: (-item[1], item[0]))
+        }

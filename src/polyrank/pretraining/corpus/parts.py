@@ -3,27 +3,26 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import os
+import shutil
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from polyrank.pretraining.corpus.manifest import Part
+from polyrank.jobs import Note, Work
+from polyrank.pretraining.corpus.batches import ConvertedBatch, from_bytes
+from polyrank.pretraining.corpus.manifest import Part, Tally
+from polyrank.pretraining.corpus.redirects import Resolve, with_targets
 from polyrank.pretraining.corpus.schema import Kind, require_pyarrow, schema_of
-from polyrank.pretraining.corpus.tally import Tally
-from polyrank.pretraining.corpus.tasks import Result, from_bytes
 from polyrank.storage import sha256_of, storage_errors, synchronise, synchronise_folder
-
-JOURNAL = "journal.jsonl"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Finished:
-    """What some tasks gave: a part, or none if all of them was dropped."""
+    """What some batches gave: a part, or none if everything in them was dropped."""
 
-    num_tasks: int
+    num_batches: int
     kind: Kind | None
     part: Part | None
     counts: dict[str, int]
@@ -31,55 +30,79 @@ class Finished:
 
 
 class Parts:
-    """The finished parts in a work folder; the next is added by `write`."""
+    """The finished parts in the folder of a job; the next is added by `write`."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self.finished = list(read_journal(folder))
+    def __init__(self, work: Work) -> None:
+        self.folder = work.folder
+        self.journal = work.journal(lambda note: is_whole(part_of(note), work.folder))
+        self.finished = [Finished(**{**note, "part": part_of(note)}) for note in self.journal.notes]
 
     @property
-    def num_tasks(self) -> int:
-        """How many tasks are done."""
-        return sum(finished.num_tasks for finished in self.finished)
+    def num_batches(self) -> int:
+        """How many batches are done."""
+        return sum(finished.num_batches for finished in self.finished)
 
     @property
     def parts(self) -> list[Part]:
         """Those that have documents."""
         return [finished.part for finished in self.finished if finished.part is not None]
 
-    def write(self, results: Iterable[Result]) -> Iterator[int]:
-        """Write one part of some tasks, yielding the documents of each; note it when it is whole.
+    @property
+    def num_documents(self) -> int:
+        """How many documents the finished parts hold."""
+        return sum(part.rows for part in self.parts)
+
+    @property
+    def kind(self) -> Kind:
+        """What the documents are, if there are any."""
+        return next(finished.kind for finished in self.finished if finished.kind is not None)
+
+    def counts(self) -> dict[str, int]:
+        """How many sections, links, … there are, by name."""
+        counts: dict[str, int] = {}
+        for finished in self.finished:
+            add_counts(counts, finished.counts)
+        return counts
+
+    def dropped(self) -> Tally:
+        """What was dropped, by reason."""
+        dropped = Tally()
+        for finished in self.finished:
+            dropped.merge(finished.dropped)
+        return dropped
+
+    def write(self, converted: Iterable[ConvertedBatch]) -> Iterator[int]:
+        """Write one part of some batches, yielding the documents of each; note it when it is whole.
 
         Raises StorageError.
         """
         counts: dict[str, int] = {}
-        dropped, num_tasks, rows = Tally(), 0, 0
+        dropped, num_batches, rows = Tally(), 0, 0
         kind: Kind | None = None
         name = f"part-{len(self.parts):05d}.parquet"
         fresh = self.folder / f"{name}.new"
         writer = None
         try:
-            for result in results:
-                num_tasks += 1
-                dropped.merge(result.dropped)
-                for counted, number in result.counts.items():
-                    counts[counted] = counts.get(counted, 0) + number
-                if result.batch is not None and result.kind is not None:
-                    kind = result.kind
+            for batch in converted:
+                num_batches += 1
+                dropped.merge(batch.dropped)
+                add_counts(counts, batch.counts)
+                if batch.rows is not None and batch.kind is not None:
+                    kind = batch.kind
                     with storage_errors(fresh):
                         writer = writer or open_writer(fresh, kind)
-                        write_row_group(writer, from_bytes(result.batch))
-                    rows += result.num_documents
-                yield result.num_documents
+                        write_row_group(writer, from_bytes(batch.rows))
+                    rows += batch.num_documents
+                yield batch.num_documents
         finally:
             if writer is not None:
                 with storage_errors(fresh):
                     writer.close()
-        if num_tasks:
+        if num_batches:
             part = None if writer is None else settle(fresh, self.folder / name, rows)
             self.note(
                 Finished(
-                    num_tasks=num_tasks,
+                    num_batches=num_batches,
                     kind=kind,
                     part=part,
                     counts=counts,
@@ -89,12 +112,27 @@ class Parts:
 
     def note(self, finished: Finished) -> None:
         """Write down that a part is whole."""
-        path = self.folder / JOURNAL
-        with storage_errors(path), open(path, "ab") as handle:
-            handle.write(json.dumps(dataclasses.asdict(finished)).encode() + b"\n")
-            handle.flush()
-            os.fsync(handle.fileno())
+        self.journal.append(dataclasses.asdict(finished))
         self.finished.append(finished)
+
+
+def part_of(note: Note) -> Part | None:
+    """The part that a note of the journal speaks of."""
+    return None if note["part"] is None else Part(**note["part"])
+
+
+def is_whole(part: Part | None, folder: Path) -> bool:
+    """Whether a part is still what was noted."""
+    if part is None:
+        return True
+    path = folder / part.file
+    return path.is_file() and describe_part(path, part.rows) == part
+
+
+def add_counts(counts: dict[str, int], more: dict[str, int]) -> None:
+    """Add numbers to those of the same names."""
+    for name, number in more.items():
+        counts[name] = counts.get(name, 0) + number
 
 
 def open_writer(path: Path, kind: Kind) -> Any:
@@ -117,40 +155,36 @@ def settle(fresh: Path, path: Path, rows: int) -> Part:
         synchronise(fresh)
         os.replace(fresh, path)
         synchronise_folder(path.parent)
-        return described(path, rows)
+        return describe_part(path, rows)
 
 
-def described(path: Path, rows: int) -> Part:
+def describe_part(path: Path, rows: int) -> Part:
     """What `corpus.json` says of a file."""
     size = path.stat().st_size
     return Part(file=path.name, rows=rows, bytes=size, sha256=sha256_of(path))
 
 
-def read_journal(folder: Path) -> Iterator[Finished]:
-    """The notes of an earlier run, up to the first that is cut off or whose part is not whole.
-
-    What follows is removed from the journal.
-    """
-    path = folder / JOURNAL
-    kept = 0
-    for line in path.read_bytes().splitlines(keepends=True) if path.is_file() else []:
+def place_part(part: Part, work: Path, fresh: Path) -> Part:
+    """Put a part into the new folder as it is."""
+    with storage_errors(fresh):
         try:
-            values = json.loads(line)
-        except ValueError:
-            break
-        part = None if values["part"] is None else Part(**values["part"])
-        if not line.endswith(b"\n") or not is_whole(folder, part):
-            break
-        kept += len(line)
-        yield Finished(**{**values, "part": part})
-    if path.is_file():
-        with storage_errors(path):
-            os.truncate(path, kept)
+            os.link(work / part.file, fresh / part.file)
+        except OSError:  # a disk without links
+            shutil.copyfile(work / part.file, fresh / part.file)
+    return part
 
 
-def is_whole(folder: Path, part: Part | None) -> bool:
-    """Whether a part is still what was noted."""
-    if part is None:
-        return True
-    path = folder / part.file
-    return path.is_file() and described(path, part.rows) == part
+def place_resolved(part: Part, work: Path, fresh: Path, resolve: Resolve) -> tuple[Part, int]:
+    """Write a part with its links' targets resolved; and how many of the links have changed."""
+    pa = require_pyarrow()
+    path = fresh / part.file
+    changed = 0
+    with storage_errors(path), pa.parquet.ParquetFile(work / part.file) as file:
+        with open_writer(path, "articles") as writer:
+            for group in range(file.num_row_groups):
+                table = file.read_row_group(group, use_threads=False).combine_chunks()
+                for batch in table.to_batches():
+                    batch, count = with_targets(batch, resolve)
+                    write_row_group(writer, batch)
+                    changed += count
+        return describe_part(path, part.rows), changed

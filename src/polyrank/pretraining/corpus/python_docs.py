@@ -7,10 +7,13 @@ to their articles. Code is left out: it has no sentences.
 
 from __future__ import annotations
 
+import platform
 import re
 import sysconfig
 from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from polyrank.data.python_docs import documents as documentation
 from polyrank.data.python_docs.links import Linker
@@ -18,8 +21,8 @@ from polyrank.data.python_docs.markup import is_code_paragraph
 from polyrank.data.python_docs.modules import qualified_name
 from polyrank.data.python_docs.passages import is_readable
 from polyrank.data.python_docs.topics import PREFIX, read_help_tables
-from polyrank.pretraining.corpus.reading import Dropped, Reading
 from polyrank.pretraining.corpus.sentences import Splitter, splitter
+from polyrank.pretraining.corpus.source import Documents, Dropped, Glimpse, Source
 from polyrank.records import Article, Link, Paragraph, Section
 
 BUILT_IN = "builtins"
@@ -31,7 +34,32 @@ CAPITALS = re.compile(r"\b([A-Z]\w*[a-z]\w*[A-Z]\w*|[A-Z]\w+(?:Error|Warning|Exc
 """`OrderedDict`, `OSError`: names that prose has no other use for."""
 
 
-def read(path: Path | None = None) -> Reading:
+@dataclass(frozen=True, kw_only=True)
+class PythonDocs(Source):
+    """The documentation of the running Python, or of the library in a folder."""
+
+    name = "python-docs"
+    usual_language = "en"
+
+    path: Path = Path(name)
+
+    @classmethod
+    def recognises(cls, glimpse: Glimpse) -> bool:
+        """Whether it is a folder, or nothing but the name of this kind."""
+        path = glimpse.path
+        return path.is_dir() or (path.name == cls.name and not path.exists())
+
+    def describe(self) -> dict[str, Any]:
+        """The folder and the version of Python."""
+        name = str(self.path) if self.path.is_dir() else self.name
+        return {"name": name, "python": platform.python_version()}
+
+    def read(self, scratch: Path) -> Documents:
+        """Yield the articles, and what was dropped from them."""
+        return read_documentation(self.path)
+
+
+def read_documentation(path: Path | None = None) -> Documents:
     """Yield the articles of a Python's documentation, and what was dropped from it.
 
     `path` is the folder of its library; by default, or if it is no folder, that of the running

@@ -15,14 +15,15 @@ import contextlib
 import math
 import tempfile
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
-from polyrank.data.files import COMPRESSIONS
+from polyrank.data.files import COMPRESSIONS, damaged, is_damage, open_bytes
 from polyrank.errors import DataError, UsageError
-from polyrank.pretraining.corpus.dump_lines import read_byte_lines
-from polyrank.pretraining.corpus.reading import Dropped, Reading
+from polyrank.pretraining.corpus.json_lines import first_fields
 from polyrank.pretraining.corpus.reddit_comments import BROKEN, Rules, read_comment
 from polyrank.pretraining.corpus.reddit_trees import Groups, conversations
+from polyrank.pretraining.corpus.source import Documents, Dropped, Glimpse, Source
 from polyrank.storage import storage_errors
 
 USUAL = Rules()
@@ -34,7 +35,23 @@ PATIENCE = 100
 """Broken lines, without a comment before them, after which a file is taken for another kind."""
 
 
-def read(path: Path, *, rules: Rules = USUAL, scratch: Path | None = None) -> Reading:
+@dataclass(frozen=True, kw_only=True)
+class Reddit(Source):
+    """A dump of Reddit comments."""
+
+    name = "reddit"
+
+    @classmethod
+    def recognises(cls, glimpse: Glimpse) -> bool:
+        """Whether the first object has the fields of a comment."""
+        return len(first_fields(glimpse, ("parent_id", "body"))) == 2
+
+    def read(self, scratch: Path) -> Documents:
+        """Yield the conversations, and what was dropped from them."""
+        return read_comments(self.path, scratch=scratch)
+
+
+def read_comments(path: Path, *, rules: Rules = USUAL, scratch: Path | None = None) -> Documents:
     """Yield the conversations of a dump, plain or compressed, and what was dropped, by reason.
 
     `scratch` is where the comments wait to be joined, by default the system's folder for temporary
@@ -103,3 +120,19 @@ def number_of_groups(path: Path) -> int:
     size = path.stat().st_size if path.is_file() else 0
     size *= EXPANSION if path.suffix in COMPRESSIONS else 1
     return max(1, math.ceil(size / GROUP_BYTES))
+
+
+def read_byte_lines(path: Path) -> Iterator[tuple[int, bytes]]:
+    """Yield (line number from 1, line without its end) of a file, plain or compressed.
+
+    Raises DataError, with the line, where the compressed data is broken or cut off.
+    """
+    number = 0
+    with open_bytes(path) as handle:
+        try:
+            for number, line in enumerate(handle, start=1):
+                yield number, line.rstrip(b"\r\n")
+        except Exception as error:
+            if not is_damage(error):
+                raise
+            raise damaged(path, number + 1, error) from error

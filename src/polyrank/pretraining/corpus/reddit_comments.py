@@ -14,7 +14,7 @@ import re
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from polyrank.pretraining.corpus.characters import whole
+from polyrank.pretraining.corpus.json_lines import encodable
 
 BROKEN = "broken line"
 DELETED = "deleted or removed"
@@ -116,7 +116,7 @@ def fields_of(record: Any) -> tuple[str, str, str, str, str] | None:
     link, identifier, parent = (record.get(name) for name in ("link_id", "id", "parent_id"))
     author, body = record.get("author") or "", record.get("body", 0)
     texts = (link, identifier, parent, author, "" if body is None else body)
-    plain = [whole(text) for text in texts if isinstance(text, str)]
+    plain = [encodable(text) for text in texts if isinstance(text, str)]
     if len(plain) < len(texts) or not all(plain[:3]):
         return None
     return plain[0], plain[1].removeprefix("t1_"), plain[2], plain[3], plain[4]
@@ -168,7 +168,7 @@ def clean(body: str) -> str:
             continue
         stripped = MARKDOWN_LINK.sub(words_of_link, LINE_MARKS.sub("", stripped))
         lines.append(" ".join(HEAVY.sub(r"\2", stripped).split()))
-    return whole("\n".join(line for line in lines if line))
+    return encodable("\n".join(line for line in lines if line))
 
 
 def words_of_link(found: re.Match[str]) -> str:

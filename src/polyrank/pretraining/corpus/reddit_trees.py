@@ -15,8 +15,8 @@ import zlib
 from collections.abc import Iterator
 from pathlib import Path
 
-from polyrank.pretraining.corpus.reading import Dropped, Reading
 from polyrank.pretraining.corpus.reddit_comments import Comment, Rules
+from polyrank.pretraining.corpus.source import Documents, Dropped
 from polyrank.records import Conversation, Turn
 from polyrank.storage import storage_errors
 
@@ -77,7 +77,7 @@ class Groups:
             yield from threads.values()
 
 
-def conversations(thread: list[Comment], rules: Rules) -> Reading:
+def conversations(thread: list[Comment], rules: Rules) -> Documents:
     """Yield the conversations of one thread, and its comments that are in none.
 
     A comment whose parent is not in the thread begins one, as those that answer the post do. What
@@ -105,7 +105,7 @@ def conversations(thread: list[Comment], rules: Rules) -> Reading:
 
 def walk(
     root: Comment, replies: dict[str, list[Comment]], rules: Rules, reached: set[str]
-) -> Reading:
+) -> Documents:
     """Yield what comes of one comment and all below it, depth first; adds their ids to `reached`.
 
     Each leaf gives the conversation of all comments from the root to it.

@@ -15,7 +15,7 @@ from xml.etree import ElementTree
 
 from polyrank.data.files import is_damage, open_bytes
 from polyrank.errors import DataError
-from polyrank.pretraining.corpus.reading import Dropped
+from polyrank.pretraining.corpus.source import Dropped
 from polyrank.pretraining.corpus.wikipedia.site import Site
 
 BLOCK = 1 << 20

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
-from polyrank.pretraining.corpus.reading import Dropped
 from polyrank.pretraining.corpus.sentences import Splitter
+from polyrank.pretraining.corpus.source import Dropped
 from polyrank.pretraining.corpus.wikipedia.dump import Page
 from polyrank.pretraining.corpus.wikipedia.sections import sections_of
 from polyrank.pretraining.corpus.wikipedia.site import Site

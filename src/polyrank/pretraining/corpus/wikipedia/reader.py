@@ -2,26 +2,26 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import NamedTuple
 
-from polyrank.pretraining.corpus.reading import Dropped, Reading
 from polyrank.pretraining.corpus.sentences import Splitter, splitter
+from polyrank.pretraining.corpus.source import (
+    Documents,
+    Dropped,
+    Glimpse,
+    Redirect,
+    Source,
+    Stream,
+)
 from polyrank.pretraining.corpus.wikipedia.dump import Dump, Page
 from polyrank.pretraining.corpus.wikipedia.pages import article_of, redirect_of
 from polyrank.pretraining.corpus.wikipedia.site import Site
 from polyrank.records import Article
-
-
-class Redirect(NamedTuple):
-    """A title that leads to another."""
-
-    title: str
-    target: str
 
 
 @dataclass(frozen=True)
@@ -48,6 +48,45 @@ class ArticleMaker:
 splitter_of = cache(splitter)
 
 
+@dataclass(frozen=True, kw_only=True)
+class Wikipedia(Source):
+    """A MediaWiki dump, of any language and any wiki."""
+
+    name = "wikipedia"
+    has_pages = True
+
+    lists: bool = True
+    """Whether items of lists are paragraphs."""
+
+    @classmethod
+    def recognises(cls, glimpse: Glimpse) -> bool:
+        """Whether it is XML by its name, or begins as a dump does."""
+        return glimpse.suffix == ".xml" or b"<mediawiki" in glimpse.start[:4096]
+
+    @contextlib.contextmanager
+    def open(self, scratch: Path) -> Iterator[Stream]:
+        """The pages and redirects, and what makes articles of pages."""
+        with Dump(self.path) as dump:
+            site = dump.site
+            if self.language is not None:
+                site = dataclasses.replace(site, language=self.language)
+            yield Stream(
+                items=feed(dump, site),
+                language=site.language,
+                convert=ArticleMaker(site, self.lists),
+            )
+
+    def read(self, scratch: Path) -> Documents:
+        """Yield the articles and what was dropped; links keep the titles that they name."""
+        with self.open(scratch) as stream:
+            assert stream.convert is not None
+            for item in stream.items:
+                if isinstance(item, Page):
+                    yield from stream.convert([item])
+                else:
+                    yield Dropped("redirect", item.title) if isinstance(item, Redirect) else item
+
+
 def feed(dump: Dump, site: Site) -> Iterator[Page | Redirect | Dropped]:
     """What a dump holds: pages that may be articles, redirects between titles, and the rest."""
     for page in dump.pages():
@@ -61,19 +100,3 @@ def feed(dump: Dump, site: Site) -> Iterator[Page | Redirect | Dropped]:
             yield Redirect(page.title, target)
         else:
             yield Dropped("redirect to no article", page.title)
-
-
-def site_of(dump: Dump, language: str | None) -> Site:
-    """The wiki of a dump, in another language than it says if one is given."""
-    return dump.site if language is None else dataclasses.replace(dump.site, language=language)
-
-
-def read(path: Path) -> Reading:
-    """Yield the articles of a dump and what was dropped; links keep the titles that they name."""
-    with Dump(path) as dump:
-        make = ArticleMaker(dump.site)
-        for item in feed(dump, dump.site):
-            if isinstance(item, Page):
-                yield from make([item])
-            else:
-                yield Dropped("redirect", item.title) if isinstance(item, Redirect) else item

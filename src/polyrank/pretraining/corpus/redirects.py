@@ -1,17 +1,23 @@
-"""Which title a redirect leads to in the end, kept on disk: a wiki has millions of them."""
+"""Redirects: which title leads to which in the end, and the links of a corpus that they change.
+
+They are kept on disk, since a wiki has millions of them.
+"""
 
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 from polyrank.errors import StorageError
+from polyrank.pretraining.corpus.schema import require_pyarrow
 
 LONGEST_CHAIN = 32
 WAITING = 10_000
 CACHE_KIBIBYTES = 65_536
+NESTING = ("sections", "paragraphs", "links")
+Resolve = Callable[[str], str]
 
 
 class Redirects:
@@ -86,3 +92,43 @@ class Redirects:
         for title, target in self.run("SELECT title, target FROM redirects ORDER BY title"):
             if target == title or self.resolve(title) == title:
                 yield title
+
+
+def with_targets(batch: Any, resolve: Resolve) -> tuple[Any, int]:
+    """A record batch of articles with the targets resolved, and how many have changed."""
+    pa = require_pyarrow()
+    place = batch.schema.get_field_index(NESTING[0])
+    column, count = replaced(batch.column(place), NESTING[1:], resolve)
+    columns = [
+        column if number == place else batch.column(number) for number in range(batch.num_columns)
+    ]
+    return pa.record_batch(columns, batch.schema), count
+
+
+def replaced(lists: Any, names: tuple[str, ...], resolve: Resolve) -> tuple[Any, int]:
+    """A list array of structs with the targets in the field `names` leads to resolved."""
+    pa = require_pyarrow()
+    kind = lists.type.value_type
+    values = lists.values
+    name = names[0] if names else "target"
+    place = kind.get_field_index(name)
+    fields = [values.field(number) for number in range(kind.num_fields)]
+    if names:
+        fields[place], count = replaced(fields[place], names[1:], resolve)
+    else:
+        fields[place], count = resolved_titles(fields[place], resolve)
+    structs = pa.StructArray.from_arrays(fields, fields=list(kind))
+    return pa.ListArray.from_arrays(lists.offsets, structs, type=lists.type), count
+
+
+def resolved_titles(titles: Any, resolve: Resolve) -> tuple[Any, int]:
+    """A string array with each title resolved, and how many have changed."""
+    pa = require_pyarrow()
+    encoded = titles.dictionary_encode()
+    before = encoded.dictionary.to_pylist()
+    after = [resolve(title) for title in before]
+    if after == before:
+        return titles, 0
+    is_changed = [old != new for old, new in zip(before, after, strict=True)]
+    count = sum(map(is_changed.__getitem__, encoded.indices.to_pylist()))
+    return pa.array(after, pa.string()).take(encoded.indices), count
