@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from polyrank.cli.command import command
 from polyrank.cli.data import DataOptions, load_records
-from polyrank.cli.models import ModelOptions, load
-from polyrank.cli.options import option, positional
+from polyrank.cli.options import ModelOptions, load, option, positional
 from polyrank.cli.output import Output
 from polyrank.config import require
 from polyrank.errors import DataError, UsageError

@@ -11,12 +11,10 @@ from polyrank.cli import train as training
 from polyrank.cli.command import command
 from polyrank.cli.flags import flag_of
 from polyrank.cli.mine import load_pool
-from polyrank.cli.models import load
-from polyrank.cli.options import any_of, flattened, option
+from polyrank.cli.options import any_of, flattened, load, option
 from polyrank.cli.output import Output
-from polyrank.cli.show_config import show_config
 from polyrank.cli.train import TrainOptions
-from polyrank.cli.training_command import checkpoint_kept, joining_processes
+from polyrank.cli.training_command import checkpoint_kept, joining_processes, show_config
 from polyrank.errors import UsageError, nearest
 from polyrank.models.config import BiEncoderConfig, PolyEncoderConfig
 from polyrank.retrieval.bm25.config import BM25Config

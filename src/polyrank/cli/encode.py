@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from polyrank.cli.command import command
-from polyrank.cli.models import ModelOptions, load
-from polyrank.cli.options import option, positional
+from polyrank.cli.options import ModelOptions, load, option, positional
 from polyrank.cli.output import Output
 from polyrank.config import require
 from polyrank.errors import UsageError

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from polyrank.cli.command import command
 from polyrank.cli.data import DataOptions
-from polyrank.cli.models import ModelOptions, load
-from polyrank.cli.options import flattened, option
+from polyrank.cli.options import ModelOptions, flattened, load, option
 from polyrank.cli.output import Output
 from polyrank.config import require
 from polyrank.errors import DataError, UsageError

@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin
 
 from polyrank.cli.flags import Flag, base_type, default_of, flags_of
-from polyrank.config import coerce, field_types, load_yaml
+from polyrank.config import coerce, field_types, load_yaml, require
 from polyrank.errors import UsageError, nearest
 
 T = TypeVar("T")
@@ -85,6 +85,40 @@ def any_of(*classes: type, hide: Iterable[str] = ()) -> Any:
     """
     words = {"alternatives": classes, "hide": tuple(hide)}
     return dataclasses.field(default_factory=dict, metadata=words)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelOptions(DeviceOptions):
+    """Options of every command that runs a model. Inherit from it."""
+
+    dtype: Literal["auto", "float32", "bfloat16"] = option(
+        "auto", help="Precision of inference; auto is bfloat16 where the hardware has it."
+    )
+    batch_tokens: int | None = option(
+        None, help="Tokens of one batch, padding included; the model's own by default."
+    )
+
+    def __post_init__(self) -> None:
+        tokens = self.batch_tokens
+        require(tokens is None or tokens >= 1, "--batch-tokens", "at least 1", tokens)
+
+
+def load(path: Path, options: ModelOptions) -> Any:
+    """The saved model in a folder, of any architecture, placed as the options say.
+
+    Raises ModelError or UsageError.
+    """
+    from polyrank.models.checkpoint import load_model
+
+    model = load_model(path, device=options.device, dtype=options.dtype)
+    set_batch_tokens(model, options)
+    return model
+
+
+def set_batch_tokens(model: Any, options: ModelOptions) -> None:
+    """Cut the model's batches as the options say, if they do."""
+    if options.batch_tokens is not None:
+        model.token_budget = options.batch_tokens
 
 
 def build(cls: type[T], given: Mapping[str, Any], config: Path | None, where: str) -> T:

@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from polyrank.cli.command import command
-from polyrank.cli.models import ModelOptions, load, set_batch_tokens
-from polyrank.cli.options import option, positional
+from polyrank.cli.options import ModelOptions, load, option, positional, set_batch_tokens
 from polyrank.cli.output import Output, plain
 from polyrank.config import require
 from polyrank.errors import DataError, UsageError

@@ -10,15 +10,14 @@ from typing import TYPE_CHECKING, Any, Literal
 from polyrank.cli.command import command
 from polyrank.cli.data import DataOptions
 from polyrank.cli.flags import flag_of
-from polyrank.cli.models import ModelOptions, set_batch_tokens
-from polyrank.cli.options import any_of, flattened, option
+from polyrank.cli.options import ModelOptions, any_of, flattened, option, set_batch_tokens
 from polyrank.cli.output import Output
-from polyrank.cli.show_config import show_config
 from polyrank.cli.training_command import (
     checkpoint_kept,
     command_line,
     joining_processes,
     place,
+    show_config,
     warn_of_idle_training,
 )
 from polyrank.config import field_types, require
