@@ -6,6 +6,8 @@ import pytest
 
 from polyrank.errors import StorageError, UsageError
 from polyrank.jobs import (
+    JOURNAL,
+    LINES,
     Job,
     LineJournal,
     Results,
@@ -154,6 +156,23 @@ def test_lines_behind_the_last_note_are_cut_off(tmp_path):
     assert again.total("read") == 5
     journal.file.write_bytes("é\nb\n".encode())  # the lines of the last note never came
     assert list(LineJournal(tmp_path).lines()) == ["é", "b"]
+
+
+@pytest.mark.parametrize(
+    ("name", "cut", "pieces"),
+    [(LINES, 1, 2), (LINES, 100, 0), (JOURNAL, 1, 2), (JOURNAL, 30, 1), (LINES, 0, 3)],
+)
+def test_a_piece_that_was_not_written_whole_is_cut_off(name, cut, pieces, tmp_path):
+    journal = LineJournal(tmp_path)
+    for number in range(3):
+        journal.append_lines([f"{number} ä", f"{number} b"], {"read": 5})
+    path = tmp_path / name
+    path.write_bytes(path.read_bytes()[: -cut or None])
+    journal = LineJournal(tmp_path)
+    assert journal.total("read") == 5 * pieces
+    assert list(journal.lines()) == [f"{n} {x}" for n in range(pieces) for x in "äb"]
+    journal.append_lines(["new"], {"read": 1})
+    assert list(LineJournal(tmp_path).lines())[-1] == "new"
 
 
 def test_the_output_may_be_a_file(tmp_path):

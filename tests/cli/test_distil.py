@@ -188,5 +188,5 @@ def test_an_interruption_keeps_the_scores(bert, data, saved, tmp_path, capsys, m
     assert "run the same command again to go on" in err
     code, out, _ = polyrank(capsys, *arguments)
     assert code == 0
-    assert "Going on after 12 of 24 examples." in out
+    assert "Resuming after 12 of 24 examples." in out
     assert calls == [18] * 5

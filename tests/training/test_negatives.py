@@ -336,7 +336,7 @@ def test_what_is_refused(bert, tmp_path):
     assert not output.exists()
 
 
-def test_it_goes_on_after_an_interruption(bi, tmp_path, monkeypatch):
+def test_it_resumes_after_an_interruption(bi, tmp_path, monkeypatch):
     pool = Pool.of_examples(single())
     whole = tmp_path / "whole.jsonl"
     config = NegativesConfig(num_negatives=2)
@@ -357,16 +357,18 @@ def test_it_goes_on_after_an_interruption(bi, tmp_path, monkeypatch):
             mine(pool, model_method(bi), output, config, block_size=8)
     assert output.read_text() == "what stood here\n"
     journal = tmp_path / ".out.jsonl.mining"
-    with open(journal / "lines.jsonl", "a") as lines, open(journal / "blocks.jsonl", "a") as notes:
+    with open(journal / "lines.jsonl", "a") as lines, open(journal / "journal.jsonl", "a") as notes:
         lines.write('{"context": "cut o')  # a block that was not written whole
         notes.write('{"read": 8, "en')
-    with pytest.raises(UsageError, match="unfinished mining with another settings"):
+    with pytest.raises(
+        UsageError, match=r"unfinished mining with other settings \(num_negatives = 2\)"
+    ):
         mine(pool, model_method(bi), output, NegativesConfig(), block_size=8)
     said = []
     encoded = []
     monkeypatch.setattr(bi, "encode_candidates", encoded.append)
     result = mine(pool, model_method(bi), output, config, block_size=8, say=said.append)
-    assert said == ["Going on after 24 of 40 examples."]
+    assert said == ["Resuming after 24 of 40 examples."]
     assert not encoded  # the index was there
     assert output.read_bytes() == whole.read_bytes()
     assert result.counts == expected.counts
@@ -377,7 +379,8 @@ def test_restart_discards(tmp_path):
     pool = Pool.of_examples(single())
     output = tmp_path / "out.jsonl"
     (tmp_path / ".out.jsonl.mining").mkdir()
-    (tmp_path / ".out.jsonl.mining" / "job.json").write_text('{"of": "another"}')
+    other = '{"identity": {"method": "another"}, "described": {}}'
+    (tmp_path / ".out.jsonl.mining" / "job.json").write_text(other)
     with pytest.raises(UsageError, match="--restart"):
         mine(pool, random_method(), output, NegativesConfig())
     mine(pool, random_method(), output, NegativesConfig(), restart=True)

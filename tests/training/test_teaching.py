@@ -1,4 +1,4 @@
-"""A teacher's scores: right, scored once, kept, gone on with, refused where they are others'."""
+"""A teacher's scores: right, scored once, kept, resumed, refused where they are others'."""
 
 import json
 import os
@@ -113,7 +113,7 @@ def test_it_is_done_once(cross, tmp_path):
     assert teacher.calls == [60]
 
 
-def test_an_interrupted_labelling_goes_on(cross, tmp_path):
+def test_an_interrupted_labelling_resumes(cross, tmp_path):
     whole = tmp_path / "whole.jsonl"
     methods = [random_method(), bm25_method()]
     expected = label(cross, some_examples(), store=whole, methods=methods, block_size=4)
@@ -128,7 +128,7 @@ def test_an_interrupted_labelling_goes_on(cross, tmp_path):
         teacher, some_examples(), store=store, methods=methods, block_size=4, say=said.append
     )
     assert len(teacher.calls) == 2
-    assert said == ["Going on after 12 of 20 examples."]
+    assert said == ["Resuming after 12 of 20 examples."]
     assert found == expected
     assert store.read_bytes() == whole.read_bytes()
     assert not list(tmp_path.glob(".*"))
@@ -244,7 +244,7 @@ def test_silver_pairs(task, bert, tmp_path):
     assert silver_pairs(teacher, gold, methods=methods, store=store) == silver
 
 
-def test_silver_pairs_go_on(bert, tmp_path):
+def test_silver_pairs_resume(bert, tmp_path):
     teacher = load_variant("cross", bert, task="regress")
     methods = [random_method()]
     expected = silver_pairs(teacher, some_pairs(), methods=methods)
@@ -255,6 +255,6 @@ def test_silver_pairs_go_on(bert, tmp_path):
     found = silver_pairs(
         again, some_pairs(), methods=methods, store=store, block_size=5, say=said.append
     )
-    assert said == ["Going on after 10 of 24 texts."]
+    assert said == ["Resuming after 10 of 24 texts."]
     assert [(p.first, p.second) for p in found] == [(p.first, p.second) for p in expected]
     assert [p.label for p in found] == pytest.approx([p.label for p in expected], abs=1e-5)

@@ -1,29 +1,27 @@
 """Negatives for every example, written to a file block by block.
 
-A run that was interrupted goes on after its last block. Knows nothing of the command line.
+An interrupted call resumes after its last block. Knows nothing of the command line.
 """
 
 from __future__ import annotations
 
 import json
-import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Any
 
 from polyrank.config import to_mapping
 from polyrank.data.examples import example_line, parse_example
 from polyrank.errors import DataError, UsageError
-from polyrank.jobs import digest_of
+from polyrank.jobs import Job, LineJournal, digest_of, working
+from polyrank.models.cross_encoder import CrossEncoder
 from polyrank.progress import Say, bar, silent
 from polyrank.records import Example
-from polyrank.training.journal import Journal, open_journal
 from polyrank.training.negatives.config import BLOCK, NegativesConfig
 from polyrank.training.negatives.filtering import choose
 from polyrank.training.negatives.methods import Method
-from polyrank.training.negatives.pool import Numbered, Pool, Proposer
+from polyrank.training.negatives.pool import Pool, Proposer, numbered_blocks
 from polyrank.training.teaching.teacher import Teacher
 
 SHOWN = 3
@@ -41,6 +39,13 @@ COUNTS = {
     "left_out": "examples left out",
 }
 """What is counted, with the words for people."""
+WORDS = {
+    "method": "another method",
+    "settings": "other settings",
+    "examples": "other examples",
+    "candidates": "other candidates",
+    "cross": "another cross-encoder",
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,7 +65,7 @@ def mine(
     output: str | Path,
     config: NegativesConfig,
     *,
-    cross: Any = None,
+    cross: CrossEncoder | None = None,
     restart: bool = False,
     block_size: int = BLOCK,
     progress: bool = False,
@@ -68,67 +73,74 @@ def mine(
 ) -> MiningResult:
     """Find negatives for the examples of a pool and write them as JSONL of examples.
 
-    The examples lose what negatives they had. `cross` is a cross-encoder that filters what is
-    right, where the limits of `config` say so, and whose scores are written with the examples.
-    Interrupted, the same call goes on where it was. Raises DataError where no example got any
-    negative or the first rank lies below the last candidate, UsageError for a cross-encoder of
-    another kind or an unfinished run with other settings.
+    The examples lose the negatives that they had. `cross` is a cross-encoder that filters what is
+    right, where the limits of `config` say so, and whose scores are written with the examples. If
+    interrupted, the same call resumes. Raises DataError where no example got any negative or the
+    first rank lies below the last candidate, UsageError for a cross-encoder of another kind or an
+    unfinished mining with other settings.
     """
     output = Path(output)
     teacher = None if cross is None else Teacher(cross, "The cross-encoder that filters")
     require_sense(pool, method, output, config, teacher)
-    identity = {
-        **method.identity,
-        "cross": None if teacher is None else teacher.fingerprint(),
-        "settings": to_mapping(config),
-        "examples": digest_of(pool.examples),
-        "candidates": digest_of(pool.candidates),
-    }
-    with open_journal(work_folder(output), identity, restart=restart, job="mining") as journal:
-        done = journal.total("read")
-        if done:
-            say(f"Going on after {done:,} of {len(pool.examples):,} examples.")
-        if done < len(pool.examples):
-            proposer = method.make(pool, config, journal.folder)
-            advance_all(pool, proposer, config, teacher, journal, block_size, progress)
+    job = mining_job(pool, method, output, config, teacher)
+    shown: list[Example] = []
+    with working(job, restart=restart) as work:
+        journal = work.line_journal()
+        start = journal.total("read")
+        if start:
+            say(f"Resuming after {start:,} of {len(pool.examples):,} examples.")
+        if method.ranked:
+            work.keep()  # an index may be built before the first block is finished
+        if start < len(pool.examples):
+            proposer = method.make(pool, config, work.folder)
+            mine_blocks(pool, proposer, config, teacher, journal, block_size, progress)
         counts = {name: journal.total(name) for name in COUNTS}
-        if not counts["kept"]:
-            shutil.rmtree(journal.folder, ignore_errors=True)
-            raise nothing_found(method, counts)
-        shown = list(islice(with_negatives(journal), SHOWN))
-        journal.finish(output)
+        if counts["kept"]:
+            shown = list(islice(with_negatives(journal), SHOWN))
+            work.place_file(journal.file)
+    if not counts["kept"]:
+        raise nothing_found(method, counts)
     return MiningResult(output=output, counts=counts, shown=shown)
 
 
-def work_folder(output: Path) -> Path:
-    """Where a run that makes `output` keeps what it has."""
-    output = output.absolute()
-    return output.with_name(f".{output.name}.mining")
+def mining_job(
+    pool: Pool, method: Method, output: Path, config: NegativesConfig, teacher: Teacher | None
+) -> Job:
+    """The job that finds the negatives of a pool's examples."""
+    return Job(
+        output=output,
+        doing="mining",
+        noun="mining",
+        identity={
+            "method": dict(method.identity),
+            "settings": to_mapping(config),
+            "examples": digest_of(pool.examples),
+            "candidates": digest_of(pool.candidates),
+            "cross": None if teacher is None else teacher.fingerprint(),
+        },
+        words=WORDS,
+    )
 
 
-def advance_all(
+def mine_blocks(
     pool: Pool,
     proposer: Proposer,
     config: NegativesConfig,
     teacher: Teacher | None,
-    journal: Journal,
+    journal: LineJournal,
     block_size: int,
     progress: bool,
 ) -> None:
-    """Work on the blocks that are not in the journal."""
+    """Find the negatives of the examples that are not in the journal yet."""
     start, total = journal.total("read"), len(pool.examples)
     with bar("Finding negatives" if progress else None, total=total) as advance:
         advance(start)
-        for first in range(start, total, block_size):
-            block = [
-                Numbered(first + place, example)
-                for place, example in enumerate(pool.examples[first : first + block_size])
-            ]
+        for block in numbered_blocks(pool.examples, start, block_size):
             proposals = proposer.propose(block)
             chosen, counts = choose(
                 block, proposals, pool, config, ranked=proposer.ranked, cross=teacher
             )
-            journal.append(map(example_line, chosen), {**counts, "read": len(block)})
+            journal.append_lines(map(example_line, chosen), {**counts, "read": len(block)})
             advance(len(block))
 
 
@@ -151,7 +163,7 @@ def require_sense(
         )
 
 
-def with_negatives(journal: Journal) -> Iterator[Example]:
+def with_negatives(journal: LineJournal) -> Iterator[Example]:
     """The written examples that have negatives."""
     for line in journal.lines():
         example = parse_example(json.loads(line))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
@@ -22,6 +22,17 @@ class Numbered(NamedTuple):
 
     place: int
     example: Example
+
+
+def numbered_blocks(
+    examples: Sequence[Example], start: int, block_size: int
+) -> Iterator[list[Numbered]]:
+    """Yield the examples from `start` on, in blocks, with their places."""
+    for first in range(start, len(examples), block_size):
+        yield [
+            Numbered(place, example)
+            for place, example in enumerate(examples[first : first + block_size], first)
+        ]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -1,38 +1,48 @@
-"""Examples to examples with a teacher's scores, of the response and of each negative.
+"""A teacher's labels: what it scores, block by block, and the store that keeps what it gave.
 
-The negatives are the examples' own, or are found first: drawn, by BM25, by a model. What was scored
-is kept in a store, so that it is done once.
+A store is a file of lines, and beside it a description of whose labels of what they are. `label`
+gives examples the scores of their response and of each negative; `silver` makes labelled pairs.
 """
 
 from __future__ import annotations
 
 import json
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, ClassVar, Generic, TypeVar
 
 from polyrank.config import to_mapping
 from polyrank.data.examples import example_line, parse_example
-from polyrank.errors import DataError
-from polyrank.jobs import digest_of
+from polyrank.errors import DataError, UsageError
+from polyrank.jobs import Job, differences, digest_of, working
+from polyrank.models.cross_encoder import CrossEncoder
 from polyrank.progress import Say, bar, silent
 from polyrank.records import Example
-from polyrank.training.journal import Journal
+from polyrank.storage import write_text
 from polyrank.training.negatives.config import NegativesConfig
 from polyrank.training.negatives.filtering import choose
 from polyrank.training.negatives.methods import Method
-from polyrank.training.negatives.pool import Numbered, Pool, Proposer, folded
-from polyrank.training.teaching.store import LabelStore
+from polyrank.training.negatives.pool import Numbered, Pool, Proposer, folded, numbered_blocks
 from polyrank.training.teaching.teacher import Teacher
 
 LABEL_BLOCK = 256
 """Examples that are labelled, and written, at once."""
+WORDS = {
+    "teacher": "another teacher",
+    "records": "other data",
+    "candidates": "other candidates",
+    "methods": "pairs that were found in another way",
+    "settings": "pairs that were chosen with other settings",
+    "kind": "another kind of records",
+}
+T = TypeVar("T")
 
 
 def label(
-    teacher: Any,
+    teacher: CrossEncoder,
     examples: Sequence[Example],
     *,
     store: str | Path | None = None,
@@ -51,38 +61,132 @@ def label(
     `settings` more from each of the `methods`, which take them from `pool`, by default the
     responses of all examples. Examples without any negative are left out. `store` is a JSONL file
     that keeps the result, itself a file of examples: the next call with the same teacher, examples
-    and settings reads it, and one that was interrupted goes on. Raises UsageError for a teacher
-    that is no cross-encoder with one score, or a store with other labels, unless `relabel`;
+    and settings reads it, and one that was interrupted resumes. Raises UsageError for a teacher
+    that is not a cross-encoder with one score, or a store with other labels, unless `relabel`;
     DataError where no example has a negative.
     """
     known = Teacher(teacher)
     settings = settings or NegativesConfig()
     if settings.missing == "drop":
         settings = replace(settings, missing="keep")
-    if methods and pool is None:
-        pool = Pool.of_examples(examples)
     if not methods and not (given and any(example.negatives for example in examples)):
         raise DataError(
             "No example has negatives to be scored.",
             "Let some be found (--pairs random, bm25 or model), or mine them: polyrank mine.",
         )
-    work = Labelling(known, examples, methods, pool, settings, given)
-    if store is None:
-        with TemporaryDirectory() as folder:
-            proposers = work.proposers(Path(folder))
-            blocks = work.blocks(proposers, 0, block_size, progress)
-            return required([example for found, _ in blocks for example in found])
-    kept = LabelStore(store, work.identity())
-    lines = kept.filled(
-        lambda journal: work.write(journal, block_size, progress, say),
-        relabel=relabel,
-        found=lambda: say(f"The teacher's scores are those in {kept.path}."),
+    if methods and pool is None:
+        pool = Pool.of_examples(examples)
+    labelling = ExampleLabelling(known, examples, methods, pool, settings, given=given)
+    labelled = labelling.run(
+        store, relabel=relabel, block_size=block_size, progress=progress, say=say
     )
-    return required([parse_example(json.loads(line)) for line in lines])
+    if not labelled:
+        raise DataError(
+            "No negatives were found for any example, so that there is nothing to score.",
+            "Choose other --pairs, widen the ranks or relax the margins.",
+        )
+    return labelled
 
 
-class Labelling:
-    """One run of a teacher over examples."""
+class Labelling(ABC, Generic[T]):
+    """One run of a teacher over examples, whose labels are records of one kind."""
+
+    unit: ClassVar[str]
+    """What messages count: "examples"."""
+    kept: ClassVar[str]
+    """What messages call the labels."""
+    examples: Sequence[Example]
+    """What the teacher goes through."""
+    methods: Sequence[Method]
+    """The ways in which pairs are found."""
+
+    @abstractmethod
+    def identity(self) -> dict[str, Any]:
+        """Everything that the labels depend on, as JSON."""
+
+    @abstractmethod
+    def proposers(self, folder: Path) -> list[Proposer]:
+        """The sources of pairs, which may work in `folder`."""
+
+    @abstractmethod
+    def label_block(self, block: Sequence[Numbered], proposers: Sequence[Proposer]) -> list[T]:
+        """The labelled records of a block of examples."""
+
+    @abstractmethod
+    def line(self, record: T) -> str:
+        """A record as a line of the store."""
+
+    @abstractmethod
+    def parse(self, line: str) -> T:
+        """The record of a line of the store."""
+
+    def run(
+        self, store: str | Path | None, *, relabel: bool, block_size: int, progress: bool, say: Say
+    ) -> list[T]:
+        """All labels: those in the store, or new ones, which are kept there if there is one.
+
+        `relabel` discards what the store holds. Raises UsageError for a store with other labels.
+        """
+        if store is None:
+            with TemporaryDirectory() as folder:
+                blocks = self.blocks(Path(folder), 0, block_size, progress)
+                return [record for records, _ in blocks for record in records]
+        job = self.job(Path(store))
+        if relabel:
+            job.output.unlink(missing_ok=True)
+            description_of(job.output).unlink(missing_ok=True)
+        if is_complete(job):
+            say(f"{self.kept} are those in {store}.")
+        else:
+            self.write(job, relabel, block_size, progress, say)
+        with open(job.output, encoding="utf-8") as lines:
+            return [self.parse(line) for line in lines]
+
+    def job(self, store: Path) -> Job:
+        """The job that makes the store."""
+        return Job(
+            output=store,
+            doing="labelling",
+            noun="labelling",
+            identity=self.identity(),
+            words=WORDS,
+            restart_flag="--relabel",
+        )
+
+    def write(self, job: Job, relabel: bool, block_size: int, progress: bool, say: Say) -> None:
+        """Label what an interrupted run has not, and put the store into its place."""
+        with working(job, restart=relabel) as work:
+            journal = work.line_journal()
+            start = journal.total("read")
+            if start:
+                say(f"Resuming after {start:,} of {len(self.examples):,} {self.unit}.")
+            if any(method.ranked for method in self.methods):
+                work.keep()  # an index may be built before the first block is finished
+            for records, read in self.blocks(work.folder, start, block_size, progress):
+                journal.append_lines(map(self.line, records), {"read": read})
+            write_text(description_of(job.output), json.dumps(job.plain, indent=2) + "\n")
+            work.place_file(journal.file)
+
+    def blocks(
+        self, folder: Path, start: int, block_size: int, progress: bool
+    ) -> Iterator[tuple[list[T], int]]:
+        """Yield the labelled records of each block, and how many examples it had."""
+        total = len(self.examples)
+        if start >= total:
+            return
+        proposers = self.proposers(folder)
+        with bar("Labelling" if progress else None, total=total) as advance:
+            advance(start)
+            for block in numbered_blocks(self.examples, start, block_size):
+                yield self.label_block(block, proposers), len(block)
+                advance(len(block))
+
+
+class ExampleLabelling(Labelling[Example]):
+    """The scores of each example's response and negatives."""
+
+    unit = "examples"
+    kept = "The teacher's scores"
 
     def __init__(
         self,
@@ -91,8 +195,10 @@ class Labelling:
         methods: Sequence[Method],
         pool: Pool | None,
         settings: NegativesConfig,
+        *,
         given: bool,
     ) -> None:
+        """`pool`: where methods take negatives from, needed where there are any."""
         self.teacher = teacher
         self.examples = examples
         self.methods = methods
@@ -101,13 +207,13 @@ class Labelling:
         self.given = given
 
     def identity(self) -> dict[str, Any]:
-        """All that the scores depend on."""
-        found = self.methods and self.pool is not None
+        """Everything that the scores depend on, as JSON."""
+        pool = self.pool if self.methods else None
         return {
             "kind": "examples",
             "teacher": self.teacher.fingerprint(),
             "records": digest_of(self.examples),
-            "candidates": digest_of(self.pool.candidates) if found and self.pool else None,
+            "candidates": None if pool is None else digest_of(pool.candidates),
             "methods": [
                 *(["given"] if self.given else []),
                 *(dict(method.identity) for method in self.methods),
@@ -115,63 +221,17 @@ class Labelling:
             "settings": to_mapping(self.settings) if self.methods else None,
         }
 
-    def write(self, journal: Journal, block_size: int, progress: bool, say: Say) -> None:
-        """Label what the journal does not have yet."""
-        start = journal.total("read")
-        if start:
-            say(f"Going on after {start:,} of {len(self.examples):,} examples.")
-        if start < len(self.examples):
-            proposers = self.proposers(journal.folder)
-            for found, read in self.blocks(proposers, start, block_size, progress):
-                journal.append(map(example_line, found), {"read": read})
-
     def proposers(self, folder: Path) -> list[Proposer]:
         """The sources of negatives, which may work in `folder`."""
         if self.pool is None:
             return []
         return [method.make(self.pool, self.settings, folder) for method in self.methods]
 
-    def blocks(
-        self, proposers: Sequence[Proposer], start: int, size: int, progress: bool
-    ) -> Iterator[tuple[list[Example], int]]:
-        """Yield the labelled examples of each block, and how many were looked at."""
-        total = len(self.examples)
-        with bar("Labelling" if progress else None, total=total) as advance:
-            advance(start)
-            for first in range(start, total, size):
-                block = [
-                    Numbered(first + place, example)
-                    for place, example in enumerate(self.examples[first : first + size])
-                ]
-                yield self.scored(self.widened(block, proposers)), len(block)
-                advance(len(block))
-
-    def widened(self, block: Sequence[Numbered], proposers: Sequence[Proposer]) -> list[Example]:
-        """The examples with the negatives of all sources, each text once."""
-        texts: list[dict[str, str]] = [
-            {folded(text): text for text in example.negatives} if self.given else {}
-            for _, example in block
-        ]
-        for proposer in proposers:
-            assert self.pool is not None
-            chosen, _ = choose(
-                block,
-                proposer.propose(block),
-                self.pool,
-                self.settings,
-                ranked=proposer.ranked,
-            )
-            for found, example in zip(texts, chosen, strict=True):
-                for text in example.negatives:
-                    found.setdefault(folded(text), text)
-        return [
-            replace(example, negatives=tuple(found.values()), scores=None)
-            for (_, example), found in zip(block, texts, strict=True)
-            if found
-        ]
-
-    def scored(self, examples: Sequence[Example]) -> list[Example]:
+    def label_block(
+        self, block: Sequence[Numbered], proposers: Sequence[Proposer]
+    ) -> list[Example]:
         """The examples with the teacher's scores; it reads the pairs of all of them at once."""
+        examples = self.with_negatives(block, proposers)
         pairs = [
             (example.context, text)
             for example in examples
@@ -183,12 +243,58 @@ class Labelling:
             for example in examples
         ]
 
+    def with_negatives(
+        self, block: Sequence[Numbered], proposers: Sequence[Proposer]
+    ) -> list[Example]:
+        """The examples with the negatives of all sources, each text once; none without any."""
+        texts: list[dict[str, str]] = [
+            {folded(text): text for text in example.negatives} if self.given else {}
+            for _, example in block
+        ]
+        for proposer in proposers:
+            assert self.pool is not None
+            proposals = proposer.propose(block)
+            chosen, _ = choose(block, proposals, self.pool, self.settings, ranked=proposer.ranked)
+            for found, example in zip(texts, chosen, strict=True):
+                for text in example.negatives:
+                    found.setdefault(folded(text), text)
+        return [
+            replace(example, negatives=tuple(found.values()), scores=None)
+            for (_, example), found in zip(block, texts, strict=True)
+            if found
+        ]
 
-def required(examples: list[Example]) -> list[Example]:
-    """The examples, of which there must be some. Raises DataError."""
-    if not examples:
-        raise DataError(
-            "No negatives were found for any example, so that there is nothing to score.",
-            "Choose other --pairs, widen the ranks or relax the margins.",
+    def line(self, record: Example) -> str:
+        """An example as a line of the format of examples."""
+        return example_line(record)
+
+    def parse(self, line: str) -> Example:
+        """The example of a line."""
+        return parse_example(json.loads(line))
+
+
+def description_of(store: Path) -> Path:
+    """The file that says whose labels a store holds."""
+    return store.with_name(f"{store.name}.teacher.json")
+
+
+def is_complete(job: Job) -> bool:
+    """Whether the store holds all labels already. Raises UsageError for a store with others."""
+    store, description = job.output, description_of(job.output)
+    if store.is_dir():
+        raise UsageError(f"{store} is a folder.", "Give the path of a file for the labels.")
+    if not store.exists():
+        return False
+    if not description.is_file():
+        raise UsageError(
+            f"{store} exists and does not say which teacher's labels it holds: {description.name} "
+            "is missing.",
+            "Choose another file for the labels (--labels), or move this one away.",
         )
-    return examples
+    found = json.loads(description.read_text(encoding="utf-8"))
+    if found != job.plain:
+        raise UsageError(
+            f"{store} holds labels of {differences(job, {'identity': found})}.",
+            "Choose another file for the labels (--labels), or discard these with --relabel.",
+        )
+    return True

@@ -6,32 +6,29 @@ This is Augmented SBERT (Thakur et al., 2021): a bi-encoder is then trained on g
 from __future__ import annotations
 
 import json
-import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 from polyrank.config import to_mapping
-from polyrank.errors import DataError, ModelError, UsageError
+from polyrank.errors import DataError, UsageError
 from polyrank.jobs import digest_of
-from polyrank.progress import Say, bar, silent
+from polyrank.models.cross_encoder import CrossEncoder
+from polyrank.progress import Say, silent
 from polyrank.records import Candidate, Example, LabelledPair
-from polyrank.training.journal import Journal
 from polyrank.training.negatives.config import NegativesConfig
 from polyrank.training.negatives.filtering import choose
 from polyrank.training.negatives.methods import Method
 from polyrank.training.negatives.pool import Numbered, Pool, Proposer, folded
-from polyrank.training.teaching.labelling import LABEL_BLOCK
-from polyrank.training.teaching.store import LabelStore
-from polyrank.training.teaching.teacher import require_architecture
+from polyrank.training.teaching.labelling import LABEL_BLOCK, Labelling
+from polyrank.training.teaching.teacher import Pair, not_finite, require_cross
 
 TOP = NegativesConfig(pick="top")
 
 
 def silver_pairs(
-    teacher: Any,
+    teacher: CrossEncoder,
     gold: Sequence[LabelledPair],
     *,
     methods: Sequence[Method],
@@ -44,34 +41,34 @@ def silver_pairs(
 ) -> list[LabelledPair]:
     """New pairs of the texts of `gold`, labelled by a cross-encoder.
 
-    Each first text meets `num_negatives` of `settings` texts from each of the `methods`, never one
-    that it has met in `gold`. The label is the score, cut to 0 … 1, of a teacher with the task
-    regress; its probability with the task rank; the likeliest class with the task classify.
-    `store` keeps them, as for `label`. Raises UsageError for a teacher that is no cross-encoder or
-    labels of another kind than the gold ones, or a store with other labels; DataError for no pairs.
+    Each first text is paired with `num_negatives` of `settings` texts from each of the `methods`,
+    never with one that it is paired with in `gold`. The label is the score, cut to 0 … 1, of a
+    teacher with the task regress; its probability with the task rank; the likeliest class with the
+    task classify. `store` keeps them, as for `label`. Raises UsageError for a teacher that is not a
+    cross-encoder or gives labels of another kind than the gold ones, or a store with other labels;
+    DataError for no pairs.
     """
-    require_task(teacher, gold)
-    work = Silver(teacher, gold, methods, settings)
-    if store is None:
-        with TemporaryDirectory() as folder:
-            proposers = work.proposers(Path(folder))
-            blocks = work.blocks(proposers, 0, block_size, progress)
-            return required([pair for found, _ in blocks for pair in found])
-    kept = LabelStore(store, work.identity())
-    lines = kept.filled(
-        lambda journal: work.write(journal, block_size, progress, say),
-        relabel=relabel,
-        found=lambda: say(f"The silver pairs are those in {kept.path}."),
-    )
-    return required([pair_of(line) for line in lines])
+    require_same_labels(teacher, gold)
+    labelling = PairLabelling(teacher, gold, methods, settings)
+    pairs = labelling.run(store, relabel=relabel, block_size=block_size, progress=progress, say=say)
+    if not pairs:
+        raise DataError(
+            "No new pairs were found: the data already pair every text with all that were found "
+            "for it.",
+            "Choose other --pairs, widen the ranks, or give more data.",
+        )
+    return pairs
 
 
-class Silver:
-    """One run of a teacher over new pairs."""
+class PairLabelling(Labelling[LabelledPair]):
+    """The labels of new pairs of the gold pairs' texts."""
+
+    unit = "texts"
+    kept = "The silver pairs"
 
     def __init__(
         self,
-        teacher: Any,
+        teacher: CrossEncoder,
         gold: Sequence[LabelledPair],
         methods: Sequence[Method],
         settings: NegativesConfig,
@@ -80,14 +77,11 @@ class Silver:
         self.gold = gold
         self.methods = methods
         self.settings = replace(settings, missing="keep")
-        examples = [Example(context=pair.first, response=pair.second) for pair in gold]
-        firsts = (pair.first for pair in gold if isinstance(pair.first, str))
-        texts = {folded(text): text for text in (*firsts, *(pair.second for pair in gold))}
-        candidates = [Candidate(str(place), text) for place, text in enumerate(texts.values())]
-        self.pool = Pool(examples, candidates).one_per_context()
+        self.pool = pool_of(gold).one_per_context()
+        self.examples = self.pool.examples
 
     def identity(self) -> dict[str, Any]:
-        """All that the labels depend on."""
+        """Everything that the labels depend on, as JSON."""
         return {
             "kind": "pairs",
             "teacher": self.teacher.fingerprint(),
@@ -100,52 +94,50 @@ class Silver:
         """The sources of new pairs, which may work in `folder`."""
         return [method.make(self.pool, self.settings, folder) for method in self.methods]
 
-    def write(self, journal: Journal, block_size: int, progress: bool, say: Say) -> None:
-        """Label what the journal does not have yet."""
-        start, total = journal.total("read"), len(self.pool.examples)
-        if start:
-            say(f"Going on after {start:,} of {total:,} texts.")
-        if start < total:
-            proposers = self.proposers(journal.folder)
-            for pairs, read in self.blocks(proposers, start, block_size, progress):
-                journal.append(map(line_of_pair, pairs), {"read": read})
+    def label_block(
+        self, block: Sequence[Numbered], proposers: Sequence[Proposer]
+    ) -> list[LabelledPair]:
+        """The new pairs of a block of first texts; the teacher reads all of them at once."""
+        pairs: dict[Pair, None] = {}
+        for proposer in proposers:
+            proposals = proposer.propose(block)
+            chosen, _ = choose(block, proposals, self.pool, self.settings, ranked=proposer.ranked)
+            for example in chosen:
+                pairs.update(((example.context, text), None) for text in example.negatives)
+        return labelled(self.teacher, list(pairs))
 
-    def blocks(
-        self, proposers: Sequence[Proposer], start: int, size: int, progress: bool
-    ) -> Iterator[tuple[list[LabelledPair], int]]:
-        """Yield the labelled pairs of each block of first texts, and how many texts it had."""
-        total = len(self.pool.examples)
-        with bar("Labelling" if progress else None, total=total) as advance:
-            advance(start)
-            for first in range(start, total, size):
-                block = [
-                    Numbered(first + place, example)
-                    for place, example in enumerate(self.pool.examples[first : first + size])
-                ]
-                pairs: dict[tuple[str | tuple[str, ...], str], None] = {}
-                for proposer in proposers:
-                    proposed = proposer.propose(block)
-                    chosen, _ = choose(
-                        block, proposed, self.pool, self.settings, ranked=proposer.ranked
-                    )
-                    for example in chosen:
-                        pairs.update(((example.context, text), None) for text in example.negatives)
-                yield labelled(self.teacher, list(pairs)), len(block)
-                advance(len(block))
+    def line(self, record: LabelledPair) -> str:
+        """A pair as a line of JSON."""
+        plain = {"first": record.first, "second": record.second, "label": record.label}
+        return json.dumps(plain, ensure_ascii=False)
+
+    def parse(self, line: str) -> LabelledPair:
+        """The pair of a line."""
+        plain = json.loads(line)
+        first = plain["first"]
+        return LabelledPair(
+            first=first if isinstance(first, str) else tuple(first),
+            second=plain["second"],
+            label=plain["label"],
+        )
 
 
-def labelled(
-    teacher: Any, pairs: Sequence[tuple[str | tuple[str, ...], str]]
-) -> list[LabelledPair]:
-    """The pairs with the teacher's labels; it reads all of them at once."""
+def pool_of(gold: Sequence[LabelledPair]) -> Pool:
+    """All texts of the pairs as candidates; each pair says that its second is right."""
+    examples = [Example(context=pair.first, response=pair.second) for pair in gold]
+    firsts = (pair.first for pair in gold if isinstance(pair.first, str))
+    texts = {folded(text): text for text in (*firsts, *(pair.second for pair in gold))}
+    candidates = [Candidate(str(place), text) for place, text in enumerate(texts.values())]
+    return Pool(examples, candidates)
+
+
+def labelled(teacher: CrossEncoder, pairs: Sequence[Pair]) -> list[LabelledPair]:
+    """The pairs with the teacher's labels. Raises ModelError for scores that are not finite."""
     if not pairs:
         return []
     scores = teacher.score_pairs(pairs).float()  # (n,), or (n, L) for classes
     if not bool(scores.isfinite().all()):
-        raise ModelError(
-            "The teacher's scores are not all finite numbers.",
-            "Its weights are damaged or its training diverged; use another checkpoint.",
-        )
+        raise not_finite("A teacher")
     task = teacher.config.task
     if task == "classify":
         labels: list[float] = scores.argmax(dim=1).tolist()
@@ -157,9 +149,9 @@ def labelled(
     ]
 
 
-def require_task(teacher: Any, gold: Sequence[LabelledPair]) -> None:
+def require_same_labels(teacher: CrossEncoder, gold: Sequence[LabelledPair]) -> None:
     """Raise UsageError for a teacher whose labels are not of the kind of the gold ones."""
-    require_architecture(teacher, "A teacher")
+    require_cross(teacher, "A teacher")
     if not gold:
         raise DataError("There are no labelled pairs to learn from.", "Give at least one.")
     classes = all(isinstance(pair.label, int) for pair in gold)
@@ -180,31 +172,3 @@ def require_task(teacher: Any, gold: Sequence[LabelledPair]) -> None:
                 f"{teacher.config.num_labels} classes, from 0.",
                 "Train a teacher on this data.",
             )
-
-
-def line_of_pair(pair: LabelledPair) -> str:
-    """A pair as a line of JSON."""
-    record = {"first": pair.first, "second": pair.second, "label": pair.label}
-    return json.dumps(record, ensure_ascii=False)
-
-
-def pair_of(line: str) -> LabelledPair:
-    """The pair of a line."""
-    record = json.loads(line)
-    first, label = record["first"], record["label"]
-    assert not isinstance(label, float) or math.isfinite(label)
-    return LabelledPair(
-        first=first if isinstance(first, str) else tuple(first),
-        second=record["second"],
-        label=label,
-    )
-
-
-def required(pairs: list[LabelledPair]) -> list[LabelledPair]:
-    """The pairs, of which there must be some. Raises DataError."""
-    if not pairs:
-        raise DataError(
-            "No new pairs were found: every text has met all that were found for it.",
-            "Choose other --pairs, widen the ranks, or give more data.",
-        )
-    return pairs

@@ -1,12 +1,13 @@
-"""A cross-encoder as the one who knows: scores of pairs, each different pair scored once."""
+"""A cross-encoder as a teacher: what it must be, and its scores of pairs, each scored once."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
 
 from polyrank.errors import ModelError, UsageError
+from polyrank.models.base import Model
+from polyrank.models.cross_encoder import CrossEncoder
 from polyrank.records import Context
 
 Pair = tuple[str | tuple[str, ...], str]
@@ -15,29 +16,31 @@ Pair = tuple[str | tuple[str, ...], str]
 class Teacher:
     """A cross-encoder that gives one score for a pair."""
 
-    def __init__(self, model: Any, role: str = "A teacher") -> None:
+    def __init__(self, model: CrossEncoder, role: str = "A teacher") -> None:
         """`role` is what errors call it. Raises UsageError for a model of another kind."""
         require_cross(model, role)
+        if model.config.task == "classify":
+            raise UsageError(
+                f"{role} must give one score for a pair, got a cross-encoder with "
+                f"{model.config.num_labels} classes.",
+                "Train one with --task rank or --task regress.",
+            )
         self.model = model
         self.role = role
 
     def fingerprint(self) -> str:
-        """The digest of all that defines its scores."""
-        digest: str = self.model.fingerprint()
-        return digest
+        """The digest of everything that defines its scores."""
+        return self.model.fingerprint()
 
-    def score(self, pairs: Sequence[tuple[Context, str]], *, progress: bool = False) -> list[float]:
-        """The score of each pair, (n,). Raises ModelError for scores that are not numbers."""
+    def score(self, pairs: Sequence[tuple[Context, str]]) -> list[float]:
+        """The score of each pair, (n,). Raises ModelError for scores that are not finite."""
         keys = [key_of(context, text) for context, text in pairs]
         different = list(dict.fromkeys(keys))
         if not different:
             return []
-        scores = self.model.score_pairs(different, progress=progress).float().tolist()
+        scores = self.model.score_pairs(different).float().tolist()
         if not all(map(math.isfinite, scores)):
-            raise ModelError(
-                f"{self.role}'s scores are not all finite numbers.",
-                "Its weights are damaged or its training diverged; use another checkpoint.",
-            )
+            raise not_finite(self.role)
         found = dict(zip(different, scores, strict=True))
         return [found[key] for key in keys]
 
@@ -47,24 +50,20 @@ def key_of(context: Context, text: str) -> Pair:
     return context if isinstance(context, str) else tuple(context), text
 
 
-def require_architecture(model: Any, role: str) -> None:
-    """Raise UsageError for a model that is no cross-encoder."""
-    architecture = getattr(getattr(model, "config", None), "architecture", None)
+def not_finite(role: str) -> ModelError:
+    """The error of a teacher whose scores are not numbers."""
+    return ModelError(
+        f"{role}'s scores are not all finite numbers.",
+        "Its weights are damaged or its training diverged; use another checkpoint.",
+    )
+
+
+def require_cross(model: Model, role: str) -> None:
+    """Raise UsageError for a model that is not a cross-encoder."""
+    architecture = model.config.architecture
     if architecture != "cross":
         names = {"bi": "a bi-encoder", "poly": "a poly-encoder"}
-        named = names.get(str(architecture), type(model).__name__)
         raise UsageError(
-            f"{role} must be a cross-encoder, got {named}.",
+            f"{role} must be a cross-encoder, got {names.get(architecture, architecture)}.",
             "Load or train one (polyrank train --arch cross).",
-        )
-
-
-def require_cross(model: Any, role: str) -> None:
-    """Raise UsageError for a model that is no cross-encoder with one score."""
-    require_architecture(model, role)
-    if model.config.task == "classify":
-        raise UsageError(
-            f"{role} must give one score for a pair, got a cross-encoder with "
-            f"{model.config.num_labels} classes.",
-            "Train one with --task rank or --task regress.",
         )
