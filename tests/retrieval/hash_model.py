@@ -20,6 +20,7 @@ class HashModel:
     def __init__(self, num_vectors=1, dimension=8, salt="", path=None):
         self.config = SimpleNamespace(architecture="bi" if num_vectors == 1 else "poly")
         self.num_vectors = num_vectors
+        self.attention = "basic"
         self.dimension = dimension
         self.salt = salt
         self.path = path

@@ -18,12 +18,12 @@ from hash_model import HashModel, numbered
 
 from polyrank import storage
 from polyrank.retrieval.index import Index
-from polyrank.retrieval.store import columns, shard, strings, tombstones, vectors
-from polyrank.retrieval.store.manifest import Layout
+from polyrank.retrieval.store import columns, shard, strings, vectors
+from polyrank.retrieval.store.manifest import ShardLayout
 
 WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT
 EVENTS = {"os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.truncate"}
-LAYOUT = Layout(block_rows=8, shard_rows=8)
+LAYOUT = ShardLayout(block_rows=8, shard_rows=8)
 FIRST = [
     (identifier, text, {"year": 2000 + i}) for i, (identifier, text) in enumerate(numbered(10))
 ]
@@ -76,7 +76,7 @@ class Killer:
         sys.addaudithook(self.hear)
         storage.exchange = self.exchange
         Path.write_text = lambda *given, **named: self.write_text(*given, **named)
-        for module in (columns, shard, strings, tombstones, vectors):
+        for module in (columns, shard, strings, vectors):
             module.write_all = self.write_all
 
 

@@ -13,16 +13,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from polyrank.errors import DataError, IndexFolderError, UsageError
-from polyrank.retrieval import bulk as bulk_module
-from polyrank.retrieval import survey as survey_module
-from polyrank.retrieval.bulk import BulkEncoder, encode_part
+from polyrank.retrieval.bulk import assemble as assemble_module
+from polyrank.retrieval.bulk import encode as bulk_module
+from polyrank.retrieval.bulk import survey as survey_module
+from polyrank.retrieval.bulk.encode import BulkEncoder, encode_part
+from polyrank.retrieval.bulk.parts import BulkJob, SourceRecord
 from polyrank.retrieval.index import Index
-from polyrank.retrieval.store import assemble as assemble_module
-from polyrank.retrieval.store import ids as ids_module
-from polyrank.retrieval.store.manifest import Layout
-from polyrank.retrieval.store.parts import BulkJob, SourceRecord
+from polyrank.retrieval.store import shard as ids_module
+from polyrank.retrieval.store.manifest import ShardLayout
 
-SMALL = Layout(block_rows=10, shard_rows=30)
+SMALL = ShardLayout(block_rows=10, shard_rows=30)
 
 
 def write(path, count=75):
@@ -107,7 +107,7 @@ def test_every_candidate_is_in_one_part(rows, parts, block):
         attention="basic",
         dimension=8,
         storage="float32",
-        layout=Layout(block_rows=block, shard_rows=block),
+        layout=ShardLayout(block_rows=block, shard_rows=block),
         num_parts=parts,
         source=source,
     )
@@ -161,14 +161,15 @@ def test_a_killed_part_goes_on(source, parts, tmp_path):
 import os, signal, sys
 sys.path[:0] = {[str(Path(__file__).parent)]!r}
 from hash_model import HashModel
-from polyrank.retrieval.bulk import encode_part
-from polyrank.retrieval.store.manifest import Layout
+from polyrank.retrieval.bulk.encode import encode_part
+from polyrank.retrieval.store.manifest import ShardLayout
 model = HashModel()
+layout = ShardLayout(block_rows=10, shard_rows=30)
 def before_block():
     if model.encoded == 30:
         os.kill(os.getpid(), signal.SIGKILL)
 model.before_block = before_block
-encode_part(model, "candidates.jsonl", "parts", 2, 1, layout=Layout(block_rows=10, shard_rows=30))
+encode_part(model, "candidates.jsonl", "parts", 2, 1, layout=layout)
 """
     done = subprocess.run(
         [sys.executable, "-c", script],
@@ -242,7 +243,7 @@ def test_two_processes_do_not_encode_one_part(source, parts):
         ({"model": HashModel(4)}, "with m = 1, not by .* with m = 4"),
         ({"num_parts": 5}, "as one of 3 parts, not of 5"),
         ({"storage": "int8"}, "as float32, not as int8"),
-        ({"layout": Layout(block_rows=5, shard_rows=30)}, "with the layout"),
+        ({"layout": ShardLayout(block_rows=5, shard_rows=30)}, "with the layout"),
         ({"count": 74}, "with 75 candidates and the SHA-256 .*, not from .* with 74"),
     ],
 )

@@ -12,9 +12,9 @@ from polyrank.records import Candidate
 from polyrank.retrieval.index import Index
 from polyrank.retrieval.store.changes import compact, restructure
 from polyrank.retrieval.store.commit import changing
-from polyrank.retrieval.store.manifest import Layout
+from polyrank.retrieval.store.manifest import ShardLayout
 
-SMALL = Layout(block_rows=10, shard_rows=30)
+SMALL = ShardLayout(block_rows=10, shard_rows=30)
 CONTEXTS = ["what is it", "another"]
 
 METADATA = st.fixed_dictionaries(
@@ -79,7 +79,7 @@ def apply(index, expected, change, given):
 )
 def test_any_changes_make_what_a_fresh_build_makes(first, changes, storage):
     with tempfile.TemporaryDirectory() as folder, unflushed():
-        layout = Layout(block_rows=4, shard_rows=8)
+        layout = ShardLayout(block_rows=4, shard_rows=8)
         options = {"layout": layout, "storage": storage}
         index = Index.build(HashModel(4), first, Path(folder, "index"), **options)
         expected = {candidate.id: candidate for candidate in first}

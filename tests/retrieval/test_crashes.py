@@ -10,11 +10,11 @@ from hash_model import HashModel, contents, numbered, pairs
 
 from polyrank.errors import StorageError
 from polyrank.retrieval.index import Index
-from polyrank.retrieval.store import columns, shard, strings, tombstones, vectors
+from polyrank.retrieval.store import columns, shard, strings, vectors
 from polyrank.retrieval.store import manifest as manifest_module
-from polyrank.retrieval.store.manifest import Layout
+from polyrank.retrieval.store.manifest import ShardLayout
 
-SMALL = Layout(block_rows=10, shard_rows=30)
+SMALL = ShardLayout(block_rows=10, shard_rows=30)
 HERE = Path(__file__).parent
 CHANGES = {
     "add": lambda index: index.add([("new", "x", {"lang": "en"}), ("b", "y")]),
@@ -25,7 +25,8 @@ CHANGES = {
 
 
 def test_killed_anywhere_the_old_or_the_new_state_stands(tmp_path):
-    environment = {**os.environ, "PYTHONPATH": str(HERE), "OMP_NUM_THREADS": "1"}
+    path = os.pathsep.join([str(HERE), *filter(None, [os.environ.get("PYTHONPATH")])])
+    environment = {**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1"}
     done = subprocess.run(
         [sys.executable, HERE / "killed.py", tmp_path],
         env=environment,
@@ -63,7 +64,7 @@ def test_a_full_disk_keeps_the_old_state_wherever_it_fills_up(index, change, mon
             left -= 1
             written(handle, data)
 
-        for module in (columns, shard, strings, tombstones, vectors):
+        for module in (columns, shard, strings, vectors):
             monkeypatch.setattr(module, "write_all", write_all)
         try:
             CHANGES[change](index)

@@ -5,9 +5,9 @@ from hash_model import HashModel, contents, numbered
 
 from polyrank.errors import IndexFolderError
 from polyrank.retrieval.index import Index
-from polyrank.retrieval.store.manifest import Layout
+from polyrank.retrieval.store.manifest import ShardLayout
 
-SMALL = Layout(block_rows=4, shard_rows=8)
+SMALL = ShardLayout(block_rows=4, shard_rows=8)
 METADATA = {"lang": "en", "year": 2020, "weight": 0.5, "open": True}
 
 

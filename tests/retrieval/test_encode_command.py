@@ -7,8 +7,8 @@ from test_bulk import write
 
 from polyrank.cli.main import commands, run
 from polyrank.models import checkpoint
-from polyrank.retrieval import workers
-from polyrank.retrieval.bulk import BulkEncoder, EncodedPart
+from polyrank.retrieval.bulk import workers
+from polyrank.retrieval.bulk.encode import BulkEncoder, EncodedPart
 from polyrank.retrieval.index import Index
 
 

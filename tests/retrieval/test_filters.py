@@ -21,7 +21,7 @@ from polyrank.retrieval.filters import (
     require_fields,
 )
 from polyrank.retrieval.index import Index
-from polyrank.retrieval.store.manifest import Layout
+from polyrank.retrieval.store.manifest import ShardLayout
 
 FIELDS = {
     "lang": st.sampled_from(["", "de", "en", "ü"]),
@@ -83,9 +83,8 @@ def test_filtered_search_is_a_search_of_those_that_pass(metadata, wheres, gone, 
     candidates = [Candidate(str(i), f"text {i}", each) for i, each in enumerate(metadata)]
     candidates.append(Candidate("every", "every field", every))
     with tempfile.TemporaryDirectory() as folder, unflushed():
-        index = Index.build(
-            HashModel(4), candidates, Path(folder, "i"), layout=Layout(block_rows=4, shard_rows=8)
-        )
+        layout = ShardLayout(block_rows=4, shard_rows=8)
+        index = Index.build(HashModel(4), candidates, Path(folder, "i"), layout=layout)
         index.delete([each.id for each in candidates if each.id in set(map(str, gone))])
         live = list(index)
         top_k = min(top_k, len(live))

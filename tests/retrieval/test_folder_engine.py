@@ -8,9 +8,9 @@ from polyrank.retrieval.folder_engine import FolderEngine, give_structure
 from polyrank.retrieval.index import Index
 from polyrank.retrieval.search.structure import GRAPH
 from polyrank.retrieval.store.build import build_folder
-from polyrank.retrieval.store.manifest import Layout
+from polyrank.retrieval.store.manifest import ShardLayout
 
-LAYOUT = Layout(block_rows=32, shard_rows=128)
+LAYOUT = ShardLayout(block_rows=32, shard_rows=128)
 CONTEXTS = [f"context {i}" for i in range(40)]
 
 

@@ -20,13 +20,13 @@ from polyrank.errors import DataError, ModelError, StorageError, UsageError
 from polyrank.records import Candidate
 from polyrank.retrieval.index import Index
 from polyrank.retrieval.source import Candidates
-from polyrank.retrieval.store import ids as ids_module
+from polyrank.retrieval.store import shard as ids_module
 from polyrank.retrieval.store import writing as writing_module
-from polyrank.retrieval.store.manifest import Layout
+from polyrank.retrieval.store.manifest import ShardLayout
 from polyrank.retrieval.store.shard import ShardWriter
 from polyrank.retrieval.store.strings import Strings, StringsWriter
 
-SMALL = Layout(block_rows=10, shard_rows=30)
+SMALL = ShardLayout(block_rows=10, shard_rows=30)
 
 
 class StopError(Exception):
@@ -115,14 +115,14 @@ def test_a_killed_build_goes_on(tmp_path):
 import os, signal, sys
 sys.path[:0] = {[str(Path(__file__).parent)]!r}
 from hash_model import HashModel, numbered
-from polyrank.retrieval.store.manifest import Layout
+from polyrank.retrieval.store.manifest import ShardLayout
 from polyrank.retrieval.index import Index
 model = HashModel()
 def before_block():
     if model.encoded == 50:
         os.kill(os.getpid(), signal.SIGKILL)
 model.before_block = before_block
-Index.build(model, numbered(75), "index", layout=Layout(block_rows=10, shard_rows=30))
+Index.build(model, numbered(75), "index", layout=ShardLayout(block_rows=10, shard_rows=30))
 """
     done = subprocess.run(
         [sys.executable, "-c", script], cwd=tmp_path, capture_output=True, check=False
@@ -254,7 +254,7 @@ def test_a_full_disk_keeps_the_old_index(tmp_path, limit):
     Index.build(HashModel(), ["old"], path)
     old = contents(path)
     model = HashModel(dimension=64)
-    layout = Layout(block_rows=20, shard_rows=1000)
+    layout = ShardLayout(block_rows=20, shard_rows=1000)
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (limit, hard))
     try:
@@ -331,7 +331,7 @@ def test_models_without_vectors_are_refused(tmp_path):
 
 def test_layout_is_checked():
     with pytest.raises(UsageError, match="multiple of block_rows, got 30 and 20"):
-        Layout(block_rows=20, shard_rows=30)
+        ShardLayout(block_rows=20, shard_rows=30)
 
 
 @given(st.lists(st.text(), min_size=1, max_size=30), st.integers(1, 10))

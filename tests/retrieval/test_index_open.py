@@ -11,9 +11,9 @@ from hash_model import HashModel, numbered
 from polyrank.errors import IndexFolderError, UsageError
 from polyrank.retrieval import model_record
 from polyrank.retrieval.index import Index
-from polyrank.retrieval.store.manifest import Layout, checksum_of
+from polyrank.retrieval.store.manifest import ShardLayout, checksum_of
 
-SMALL = Layout(block_rows=10, shard_rows=30)
+SMALL = ShardLayout(block_rows=10, shard_rows=30)
 
 
 @pytest.fixture

@@ -9,9 +9,9 @@ from polyrank.errors import DataError
 from polyrank.records import Candidate
 from polyrank.retrieval.index import Index
 from polyrank.retrieval.store.columns import MOST_FIELDS, Columns, ColumnsWriter
-from polyrank.retrieval.store.manifest import Layout
+from polyrank.retrieval.store.manifest import ShardLayout
 
-SMALL = Layout(block_rows=4, shard_rows=8)
+SMALL = ShardLayout(block_rows=4, shard_rows=8)
 VALUES = {
     "text": st.text(st.characters(codec="utf-8"), max_size=5),
     "whole": st.integers(-(2**53) + 1, 2**53 - 1),

@@ -11,9 +11,9 @@ from test_bulk import SMALL, rows, write
 
 from polyrank.errors import DataError, MissingExtraError, UsageError
 from polyrank.models.bi_encoder import BiEncoder
-from polyrank.retrieval import ray_stage
+from polyrank.retrieval.bulk import ray as ray_stage
+from polyrank.retrieval.bulk.ray import CandidateEncoder, connected, encode_with_ray
 from polyrank.retrieval.index import Index
-from polyrank.retrieval.ray_stage import CandidateEncoder, connected, encode_with_ray
 
 EXACTLY = {"device": "cpu", "dtype": "float32"}
 pytestmark = pytest.mark.filterwarnings(

@@ -9,9 +9,9 @@ from polyrank.records import Candidate
 from polyrank.retrieval.index import Index
 from polyrank.retrieval.store import cache as cache_module
 from polyrank.retrieval.store.cache import CandidateCache
-from polyrank.retrieval.store.manifest import Layout, read_manifest
+from polyrank.retrieval.store.manifest import ShardLayout, read_manifest
 
-LAYOUT = Layout(block_rows=4, shard_rows=8)
+LAYOUT = ShardLayout(block_rows=4, shard_rows=8)
 ROUNDS = 16
 
 READER = """

@@ -12,7 +12,7 @@ from polyrank.errors import ModelError, UsageError
 from polyrank.retrieval.index import Index
 from polyrank.retrieval.search import exact as exact_module
 from polyrank.retrieval.search.exact import cheaper, search_exact
-from polyrank.retrieval.store.manifest import Layout
+from polyrank.retrieval.store.manifest import ShardLayout
 from polyrank.scoring.matmul import can_multiply_int8
 from polyrank.scoring.topk import COLUMNS_AT_ONCE, context_groups
 
@@ -26,7 +26,7 @@ def flat(hits):
 
 
 def build(model, candidates, folder, **layout):
-    return Index.build(model, candidates, Path(folder) / "index", layout=Layout(**layout))
+    return Index.build(model, candidates, Path(folder) / "index", layout=ShardLayout(**layout))
 
 
 @settings(max_examples=40, deadline=None)

@@ -11,7 +11,7 @@ from hypothesis.extra.numpy import arrays
 
 from polyrank.errors import ModelError, UsageError
 from polyrank.retrieval.index import Index
-from polyrank.retrieval.store.manifest import Layout
+from polyrank.retrieval.store.manifest import ShardLayout
 from polyrank.retrieval.store.vectors import DTYPES, STORAGES, restored, rounded
 from polyrank.scoring.poly import poly_scores
 
@@ -52,7 +52,7 @@ def test_scores_are_the_formula_on_the_stored_vectors(storage, count, block_rows
     model = HashModel(scored)
     candidates = numbered(count)
     with tempfile.TemporaryDirectory() as folder, unflushed():
-        layout = Layout(block_rows=10, shard_rows=30)
+        layout = ShardLayout(block_rows=10, shard_rows=30)
         index = Index.build(
             model, candidates, Path(folder, "index"), storage=storage, layout=layout
         )
@@ -91,7 +91,7 @@ def test_scores_are_the_formula_on_the_stored_vectors(storage, count, block_rows
 
 @pytest.mark.parametrize("storage", STORAGES)
 def test_an_interrupted_build_goes_on_in_every_type(tmp_path, storage):
-    layout = Layout(block_rows=10, shard_rows=30)
+    layout = ShardLayout(block_rows=10, shard_rows=30)
     options = {"layout": layout, "storage": storage}
     model = HashModel()
 

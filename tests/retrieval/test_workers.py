@@ -16,9 +16,9 @@ from test_bulk import SMALL, encode_all, rows, write
 
 from polyrank import progress
 from polyrank.errors import DataError, PolyrankError, UsageError
-from polyrank.retrieval import workers as workers_module
+from polyrank.retrieval.bulk import workers as workers_module
+from polyrank.retrieval.bulk.workers import encode_in_processes
 from polyrank.retrieval.index import Index
-from polyrank.retrieval.workers import encode_in_processes
 
 HERE = Path(__file__).parent
 

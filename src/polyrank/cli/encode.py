@@ -16,7 +16,7 @@ from polyrank.config import require
 from polyrank.errors import UsageError
 
 if TYPE_CHECKING:
-    from polyrank.retrieval.bulk import EncodedPart
+    from polyrank.retrieval.bulk.encode import EncodedPart
 
 WORDS = {
     "encoded": "encoded",
@@ -118,7 +118,7 @@ def encoded_parts(options: EncodeOptions) -> Iterator[EncodedPart]:
         yield from encoded_by_processes(options)
         return
 
-    from polyrank.retrieval.bulk import BulkEncoder, encode_part
+    from polyrank.retrieval.bulk.encode import BulkEncoder, encode_part
 
     model = load(options.model, options)
     source, folder, count = options.candidates, options.output, options.num_shards
@@ -137,7 +137,7 @@ def encoded_by_processes(options: EncodeOptions) -> Iterator[EncodedPart]:
             "Leave one of them out.",
         )
 
-    from polyrank.retrieval.workers import encode_in_processes
+    from polyrank.retrieval.bulk.workers import encode_in_processes
 
     yield from encode_in_processes(
         partial(load, options.model, options),
@@ -160,7 +160,7 @@ def say(part: EncodedPart, options: EncodeOptions, output: Output) -> None:
 
 def missing_parts(options: EncodeOptions) -> list[int]:
     """The parts that are not there."""
-    from polyrank.retrieval.store.parts import part_folder
+    from polyrank.retrieval.bulk.parts import part_folder
 
     everything = range(options.num_shards)
     return [index for index in everything if not part_folder(options.output, index).is_dir()]

@@ -30,9 +30,13 @@ from polyrank.retrieval.search.structure import (
 from polyrank.retrieval.source import Candidates
 from polyrank.retrieval.store.cache import CandidateCache
 from polyrank.retrieval.store.changes import add, compact, delete, merge_small, restructure
-from polyrank.retrieval.store.checksums import check_sums
 from polyrank.retrieval.store.commit import Change, changing
-from polyrank.retrieval.store.manifest import Manifest, read_manifest, require_same_maker
+from polyrank.retrieval.store.manifest import (
+    Manifest,
+    check_sums,
+    read_manifest,
+    require_same_maker,
+)
 from polyrank.scoring.poly import Attention
 from polyrank.scoring.topk import Ranked
 

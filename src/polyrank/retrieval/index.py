@@ -13,6 +13,7 @@ from torch import Tensor
 from polyrank.data.candidates import read_ids
 from polyrank.errors import DataError, IndexFolderError, UsageError, nearest
 from polyrank.records import Candidate, Context
+from polyrank.retrieval.bulk.assemble import assemble_folder
 from polyrank.retrieval.engine import Engine, SearchResults
 from polyrank.retrieval.filters import Filter, parse_filter
 from polyrank.retrieval.folder_engine import FolderEngine, give_structure
@@ -28,13 +29,12 @@ from polyrank.retrieval.model_record import (
 from polyrank.retrieval.search.graph import GRAPH_KINDS, GraphKind, faiss
 from polyrank.retrieval.search.structure import SampleContexts, sampled_texts
 from polyrank.retrieval.source import Candidates, Source
-from polyrank.retrieval.store.assemble import assemble_folder
 from polyrank.retrieval.store.build import Complete, build_folder, nothing_more
 from polyrank.retrieval.store.cache import CandidateCache
 from polyrank.retrieval.store.manifest import (
     FileRecord,
-    Layout,
     ModelRecord,
+    ShardLayout,
     Storage,
     read_plain,
 )
@@ -65,7 +65,7 @@ class Index:
         path: str | Path,
         *,
         copy_model: bool = True,
-        layout: Layout | None = None,
+        layout: ShardLayout | None = None,
         storage: Storage = "float32",
         backend: str = "exact",
         recall: float = RECALL,
@@ -106,7 +106,7 @@ class Index:
             candidates,
             folder,
             model_from=model_from,
-            layout=layout or Layout(),
+            layout=layout or ShardLayout(),
             storage=storage,
             complete=completion(model, backend, recall, contexts),
         )
@@ -126,9 +126,9 @@ class Index:
     ) -> Index:
         """Make an index folder of parts that were encoded in bulk, and open it.
 
-        `encoded` is the folder of all parts (see `retrieval.bulk`). The index is the one that
-        `build` makes of the same candidates, cut into other shards; it shares the files of the
-        parts where the system can link. `backend` is exact, hnsw, ivf or ivfpq, as for `build`.
+        `encoded` is the folder of all parts (see `retrieval/bulk`). The index is that which `build`
+        makes of the same candidates, cut into other shards; it shares the files of the parts where
+        the system can link. `backend` is exact, hnsw, ivf or ivfpq, as for `build`.
 
         Raises UsageError if a part is missing or of another job, IndexFolderError if one is
         damaged or another model made them, DataError for an id that is there twice.

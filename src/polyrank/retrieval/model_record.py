@@ -14,8 +14,7 @@ import torch
 
 from polyrank.errors import IndexFolderError, ModelError, UsageError
 from polyrank.models.checkpoint import load_model
-from polyrank.retrieval.store.checksums import check_sizes
-from polyrank.retrieval.store.manifest import FileRecord, ModelRecord, of_model
+from polyrank.retrieval.store.manifest import FileRecord, ModelRecord, check_sizes, of_model
 from polyrank.retrieval.vector_model import VectorModel
 
 REMEDY = "Give the model that made the index (--model), or build the index again."

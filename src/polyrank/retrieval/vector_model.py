@@ -10,6 +10,7 @@ from torch import Tensor
 
 from polyrank.errors import UsageError
 from polyrank.records import Context
+from polyrank.scoring.poly import Attention
 
 
 class VectorModel(Protocol):
@@ -21,6 +22,9 @@ class VectorModel(Protocol):
     @property
     def config(self) -> Any:
         """The settings; `config.architecture` is `bi` or `poly`."""
+
+    attention: Attention
+    """How a candidate attends over the vectors of a context."""
 
     @property
     def dimension(self) -> int:

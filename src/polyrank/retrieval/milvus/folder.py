@@ -20,7 +20,6 @@ from polyrank.retrieval.milvus.engine import MilvusEngine
 from polyrank.retrieval.milvus.schema import MilvusIndex
 from polyrank.retrieval.source import Candidates
 from polyrank.retrieval.store.build import copy_model, name_model
-from polyrank.retrieval.store.checksums import file_records
 from polyrank.retrieval.store.manifest import (
     FORMAT,
     MANIFEST,
@@ -28,6 +27,7 @@ from polyrank.retrieval.store.manifest import (
     VERSION,
     FileRecord,
     ModelRecord,
+    file_records,
     require_version,
 )
 from polyrank.retrieval.vector_model import VectorModel

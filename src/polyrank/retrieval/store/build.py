@@ -18,9 +18,7 @@ from types import MappingProxyType
 from polyrank.errors import DataError, StorageError
 from polyrank.progress import bar
 from polyrank.retrieval.source import Candidates, Source
-from polyrank.retrieval.store.checksums import file_records
 from polyrank.retrieval.store.columns import Kinds
-from polyrank.retrieval.store.ids import require_unique_ids
 from polyrank.retrieval.store.journal import Block, Job, Journal
 from polyrank.retrieval.store.manifest import (
     LOCK,
@@ -29,14 +27,15 @@ from polyrank.retrieval.store.manifest import (
     SEARCH,
     SHARDS,
     FileRecord,
-    Layout,
     Manifest,
     ModelRecord,
+    ShardLayout,
     Storage,
+    file_records,
     work_folder,
     write_manifest,
 )
-from polyrank.retrieval.store.shard import Shard
+from polyrank.retrieval.store.shard import Shard, require_unique_ids
 from polyrank.retrieval.store.vectors import vector_files, vector_writer
 from polyrank.retrieval.store.writing import encode_rows, require_space, shard_record, write_texts
 from polyrank.retrieval.vector_model import VectorModel
@@ -65,7 +64,7 @@ def build_folder(
     path: Path,
     *,
     model_from: Path | None,
-    layout: Layout,
+    layout: ShardLayout,
     storage: Storage,
     complete: Complete = nothing_more,
 ) -> None:
@@ -188,7 +187,7 @@ def name_model(model: VectorModel, path: Path, model_from: Path | None) -> Model
         fingerprint=model.fingerprint(),
         architecture=model.config.architecture,
         num_vectors=model.num_vectors,
-        attention=getattr(model, "attention", "basic"),
+        attention=model.attention,
         folder=Path(relative).as_posix(),
         absolute=None if model_from is None else str(model_from),
     )
@@ -241,7 +240,7 @@ def flush(folder: Path) -> None:
 def first_manifest(
     folder: Path,
     job: Job,
-    layout: Layout,
+    layout: ShardLayout,
     record: ModelRecord,
     fields: Mapping[str, str],
     shards: list[Shard],

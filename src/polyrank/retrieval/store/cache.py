@@ -19,10 +19,15 @@ from torch import Tensor
 from polyrank.errors import IndexFolderError
 from polyrank.records import Candidate
 from polyrank.retrieval.filters import Condition, Filter, evaluate, require_fields
-from polyrank.retrieval.store.checksums import check_sizes, check_sums
-from polyrank.retrieval.store.manifest import REBUILD, Manifest, of_data, read_manifest
-from polyrank.retrieval.store.shard import Shard
-from polyrank.retrieval.store.tombstones import read_deleted
+from polyrank.retrieval.store.manifest import (
+    REBUILD,
+    Manifest,
+    check_sizes,
+    check_sums,
+    of_data,
+    read_manifest,
+)
+from polyrank.retrieval.store.shard import Shard, read_deleted
 from polyrank.retrieval.store.vectors import (
     DTYPES,
     STORAGES,

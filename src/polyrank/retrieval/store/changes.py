@@ -20,13 +20,23 @@ from polyrank.progress import bar
 from polyrank.retrieval.engine import Encode
 from polyrank.retrieval.source import Candidates
 from polyrank.retrieval.store.cache import CandidateCache
-from polyrank.retrieval.store.checksums import check_sums
 from polyrank.retrieval.store.columns import Kinds
 from polyrank.retrieval.store.commit import Change
-from polyrank.retrieval.store.ids import common_ids, require_unique_ids
-from polyrank.retrieval.store.manifest import SEARCH, Manifest, ShardRecord, of_shards, unbuilt
-from polyrank.retrieval.store.shard import Shard
-from polyrank.retrieval.store.tombstones import tombstone_name, write_deleted
+from polyrank.retrieval.store.manifest import (
+    SEARCH,
+    Manifest,
+    ShardRecord,
+    check_sums,
+    of_shards,
+    unbuilt,
+)
+from polyrank.retrieval.store.shard import (
+    Shard,
+    common_ids,
+    require_unique_ids,
+    tombstone_name,
+    write_deleted,
+)
 from polyrank.retrieval.store.vectors import Rows, vector_files, vector_writer
 from polyrank.retrieval.store.writing import (
     encode_rows,

@@ -21,7 +21,8 @@ from polyrank.errors import DataError, IndexFolderError
 from polyrank.records import NO_METADATA, Candidate, Value
 from polyrank.retrieval.filters import Condition, Membership, Operator, holds
 from polyrank.retrieval.store.manifest import REBUILD, FieldRecord
-from polyrank.retrieval.store.strings import Strings, StringsWriter, write_all
+from polyrank.retrieval.store.strings import Strings, StringsWriter
+from polyrank.storage import write_all
 
 MOST_FIELDS = 256
 

@@ -18,7 +18,6 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from polyrank.errors import IndexFolderError
-from polyrank.retrieval.store.checksums import file_records
 from polyrank.retrieval.store.manifest import (
     LOCK,
     SEARCH,
@@ -26,11 +25,12 @@ from polyrank.retrieval.store.manifest import (
     FileRecord,
     Manifest,
     ShardRecord,
+    file_records,
     read_manifest,
     require_same_maker,
     write_manifest,
 )
-from polyrank.retrieval.store.tombstones import SUFFIX
+from polyrank.retrieval.store.shard import SUFFIX
 from polyrank.storage import exclusive, storage_errors, synchronise, synchronise_folder
 
 

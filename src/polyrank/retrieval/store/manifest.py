@@ -10,14 +10,15 @@ import dataclasses
 import hashlib
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Any, Literal
 
 from polyrank._version import __version__
 from polyrank.errors import IndexFolderError, UsageError
-from polyrank.storage import storage_errors, synchronise, synchronise_folder
+from polyrank.progress import bar
+from polyrank.storage import sha256_of, storage_errors, synchronise, synchronise_folder
 
 MANIFEST = "manifest.json"
 LOCK = "lock"
@@ -31,7 +32,7 @@ REBUILD = "Build the index again, or restore the folder from a copy."
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Layout:
+class ShardLayout:
     """How candidates are cut: `shard_rows` a shard, `block_rows` encoded and journaled at once."""
 
     shard_rows: int = 1 << 18
@@ -109,7 +110,7 @@ class Manifest:
     count: int
     dimension: int
     storage: Storage
-    layout: Layout
+    layout: ShardLayout
     fields: Mapping[str, str]
     shards: tuple[ShardRecord, ...]
     files: Mapping[str, FileRecord]
@@ -181,7 +182,7 @@ def from_plain(plain: Mapping[str, Any]) -> Manifest:
         count=int(plain["count"]),
         dimension=int(plain["dimension"]),
         storage=plain["storage"],
-        layout=Layout(**plain["layout"]),
+        layout=ShardLayout(**plain["layout"]),
         fields=dict(plain["fields"]),
         shards=tuple(shard_from_plain(shard) for shard in plain["shards"]),
         files={name: FileRecord(**record) for name, record in plain["files"].items()},
@@ -276,3 +277,49 @@ def leaves(name: str) -> bool:
     """Whether a name of the manifest points out of the index folder."""
     path = PurePosixPath(name)
     return path.is_absolute() or ".." in path.parts
+
+
+def file_records(folder: Path, files: Iterable[Path]) -> dict[str, FileRecord]:
+    """The size and checksum of files below `folder`, by their names in the manifest."""
+    return {
+        path.relative_to(folder).as_posix(): FileRecord(
+            bytes=path.stat().st_size, sha256=sha256_of(path)
+        )
+        for path in sorted(files)
+    }
+
+
+def check_sizes(folder: Path, files: Mapping[str, FileRecord]) -> None:
+    """Raise IndexFolderError if a file of the index is missing or has another size."""
+    for name, record in files.items():
+        path = folder / name
+        try:
+            size = path.stat().st_size
+        except OSError:
+            raise IndexFolderError(f"The file {path} of the index is missing.", REBUILD) from None
+        if size != record.bytes:
+            raise IndexFolderError(
+                f"The file {path} of the index has {size} bytes instead of {record.bytes}.",
+                REBUILD,
+            )
+
+
+def check_sums(folder: Path, files: Mapping[str, FileRecord]) -> None:
+    """Raise IndexFolderError if a file of the index is not, byte for byte, what was written."""
+    check_sizes(folder, files)
+    total = sum(record.bytes for record in files.values())
+    with bar("Verifying bytes", total=total) as advance:
+        for name, record in files.items():
+            try:
+                same = sha256_of(folder / name) == record.sha256
+            except OSError as error:
+                raise IndexFolderError(
+                    f"The file {folder / name} of the index cannot be read: {error.strerror}.",
+                    REBUILD,
+                ) from error
+            if not same:
+                raise IndexFolderError(
+                    f"The file {folder / name} of the index is damaged: its checksum differs.",
+                    REBUILD,
+                )
+            advance(record.bytes)

@@ -12,7 +12,7 @@ and of the other shards.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -20,9 +20,11 @@ from numpy.typing import NDArray
 
 from polyrank.errors import DataError, IndexFolderError
 from polyrank.records import Candidate
+from polyrank.retrieval.source import Candidates
 from polyrank.retrieval.store.columns import Columns, ColumnsWriter, column_files
-from polyrank.retrieval.store.manifest import REBUILD, FieldRecord
-from polyrank.retrieval.store.strings import Strings, StringsWriter, write_all
+from polyrank.retrieval.store.manifest import REBUILD, FieldRecord, ShardRecord
+from polyrank.retrieval.store.strings import Strings, StringsWriter
+from polyrank.storage import write_all
 
 IDS = "ids.strings"
 TEXTS = "texts.strings"
@@ -31,6 +33,8 @@ FILES = (IDS, TEXTS, LOOKUP)
 
 HASH = np.dtype("<u8")
 ROW = np.dtype("<u4")
+HASHES_AT_ONCE = 1 << 22
+SUFFIX = ".bits"
 
 
 class ShardWriter:
@@ -136,3 +140,72 @@ def encoded(candidate: Candidate, text: str) -> bytes:
             f"{error.start + 1}.",
             "Remove it, or write the whole pair.",
         ) from None
+
+
+def rows_with_id(shards: Sequence[Shard], identifier: str) -> list[int]:
+    """Every row, counted through all shards, whose candidate has this id."""
+    rows = []
+    first = 0
+    for shard in shards:
+        rows += [first + row for row in shard.rows_with_id(identifier)]
+        first += shard.rows
+    return rows
+
+
+def require_unique_ids(shards: Sequence[Shard], candidates: Candidates) -> None:
+    """Raise DataError, naming both places, if two candidates have one id."""
+    for value in found_twice([shard.hashes for shard in shards]):
+        for shard in shards:
+            for row in shard.with_hash(value):
+                identifier = shard.ids[row]
+                rows = rows_with_id(shards, identifier)
+                if len(rows) > 1:
+                    raise candidates.given_twice(identifier, rows)
+
+
+def found_twice(tables: Sequence[NDArray[np.uint64]]) -> Iterator[int]:
+    """The hashes that are found twice in sorted tables of any size."""
+    parts = sum(map(len, tables)) // HASHES_AT_ONCE + 1
+    edges = np.array([part * 2**64 // parts for part in range(1, parts)], dtype=HASH)
+    bounds = [[0, *np.searchsorted(t, edges).tolist(), len(t)] for t in tables]
+    for part in range(parts):
+        ranges = zip(tables, bounds, strict=True)
+        pieces = [table[b[part] : b[part + 1]] for table, b in ranges]
+        merged = np.sort(np.concatenate([np.zeros(0, HASH), *pieces]))
+        yield from np.unique(merged[1:][merged[1:] == merged[:-1]]).tolist()
+
+
+def common_ids(old: Shard, new: Shard) -> Iterator[tuple[int, int]]:
+    """Every pair of rows, of the one shard and of the other, whose candidates have one id."""
+    for start in range(0, new.rows, HASHES_AT_ONCE):
+        hashes = new.hashes[start : start + HASHES_AT_ONCE]
+        places = np.minimum(np.searchsorted(old.hashes, hashes), old.rows - 1)
+        for value in np.unique(hashes[old.hashes[places] == hashes]).tolist():
+            mine = {old.ids[row]: row for row in old.with_hash(value)}
+            for row in new.with_hash(value):
+                if new.ids[row] in mine:
+                    yield mine[new.ids[row]], row
+
+
+def tombstone_name(generation: int) -> str:
+    """The name of the file that a generation writes."""
+    return f"deleted-{generation}{SUFFIX}"
+
+
+def write_deleted(path: Path, deleted: NDArray[np.bool_]) -> None:
+    """Write which rows are deleted: (rows,)."""
+    with open(path, "wb", buffering=0) as handle:
+        write_all(handle, np.packbits(deleted, bitorder="little").tobytes())
+
+
+def read_deleted(folder: Path, record: ShardRecord) -> NDArray[np.bool_]:
+    """Which rows of a shard of the index `folder` are deleted: (rows,)."""
+    if record.deleted is None:
+        return np.zeros(record.rows, np.bool_)
+    path = folder / record.deleted
+    bits = np.fromfile(path, dtype=np.uint8)
+    if len(bits) == -(-record.rows // 8):
+        deleted = np.unpackbits(bits, count=record.rows, bitorder="little").astype(np.bool_)
+        if int(deleted.sum()) == record.rows - record.live:
+            return deleted
+    raise IndexFolderError(f"{path} is damaged: it does not fit its shard.", REBUILD)

@@ -11,7 +11,6 @@ the strings mean.
 from __future__ import annotations
 
 import hashlib
-import io
 from array import array
 from collections.abc import Iterable
 from itertools import pairwise
@@ -21,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from polyrank.errors import IndexFolderError
+from polyrank.storage import write_all
 
 OFFSET = np.dtype("<u8")
 
@@ -96,10 +96,3 @@ class Strings:
             f"{self._path} is damaged: its offsets and its strings do not fit together.",
             "Build the index again.",
         )
-
-
-def write_all(handle: io.FileIO, data: bytes | memoryview) -> None:
-    """Write all of `data` to an unbuffered file, which may take it in parts."""
-    view = memoryview(data)
-    while len(view):
-        view = view[handle.write(view) :]

@@ -24,9 +24,8 @@ from torch import Tensor
 
 from polyrank.errors import IndexFolderError
 from polyrank.retrieval.store.manifest import REBUILD, Storage
-from polyrank.retrieval.store.strings import write_all
 from polyrank.scoring.screen import ScreenRows, quantised
-from polyrank.storage import storage_errors
+from polyrank.storage import storage_errors, write_all
 
 STORAGES: tuple[Storage, ...] = get_args(Storage)
 

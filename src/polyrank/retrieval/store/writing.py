@@ -16,7 +16,7 @@ from polyrank.progress import bar
 from polyrank.retrieval.engine import Encode
 from polyrank.retrieval.source import Candidates, in_blocks
 from polyrank.retrieval.store.columns import Kinds
-from polyrank.retrieval.store.manifest import SHARDS, Layout, ShardRecord, Storage
+from polyrank.retrieval.store.manifest import SHARDS, ShardLayout, ShardRecord, Storage
 from polyrank.retrieval.store.shard import Shard, ShardWriter
 from polyrank.retrieval.store.vectors import Rows, restored, rounded, row_bytes
 from polyrank.storage import storage_errors
@@ -28,7 +28,7 @@ def shard_folder(folder: Path, number: int) -> Path:
 
 
 def write_texts(
-    candidates: Candidates, folder: Path, layout: Layout, kinds: Kinds, *, first: int = 0
+    candidates: Candidates, folder: Path, layout: ShardLayout, kinds: Kinds, *, first: int = 0
 ) -> list[Shard]:
     """Write ids, texts and metadata to shards numbered from `first`; other files stay as they are.
 

@@ -23,11 +23,10 @@ from numpy.typing import NDArray
 from polyrank.data.candidates import gives_ids
 from polyrank.errors import DataError
 from polyrank.progress import bar
+from polyrank.retrieval.bulk.parts import SourceRecord
 from polyrank.retrieval.source import Candidates
 from polyrank.retrieval.store.columns import Kinds
-from polyrank.retrieval.store.ids import HASHES_AT_ONCE, found_twice
-from polyrank.retrieval.store.parts import SourceRecord
-from polyrank.retrieval.store.shard import HASH, encoded, hash_of
+from polyrank.retrieval.store.shard import HASH, HASHES_AT_ONCE, encoded, found_twice, hash_of
 from polyrank.storage import sha256_of, storage_errors, write_text
 
 SURVEY = "source.json"

@@ -13,6 +13,13 @@ from pathlib import Path
 
 from polyrank.errors import IndexFolderError, UsageError
 from polyrank.progress import bar
+from polyrank.retrieval.bulk.parts import (
+    BulkJob,
+    Part,
+    finished_parts,
+    part_folder,
+    require_same_job,
+)
 from polyrank.retrieval.source import Candidates
 from polyrank.retrieval.store.build import (
     JOURNAL,
@@ -25,16 +32,8 @@ from polyrank.retrieval.store.build import (
     name_model,
     nothing_more,
 )
-from polyrank.retrieval.store.ids import require_unique_ids
 from polyrank.retrieval.store.manifest import FileRecord, work_folder, write_manifest
-from polyrank.retrieval.store.parts import (
-    BulkJob,
-    Part,
-    finished_parts,
-    part_folder,
-    require_same_job,
-)
-from polyrank.retrieval.store.shard import Shard
+from polyrank.retrieval.store.shard import Shard, require_unique_ids
 from polyrank.retrieval.store.writing import shard_folder
 from polyrank.retrieval.vector_model import VectorModel
 from polyrank.storage import discard, sha256_of, storage_errors, swap_folders

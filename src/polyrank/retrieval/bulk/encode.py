@@ -17,6 +17,17 @@ from pathlib import Path
 from typing import Literal, NamedTuple, get_args
 
 from polyrank.errors import DataError, UsageError, nearest
+from polyrank.retrieval.bulk.parts import (
+    BulkJob,
+    Part,
+    finished_parts,
+    part_folder,
+    part_work,
+    read_part,
+    require_same_job,
+    write_part,
+)
+from polyrank.retrieval.bulk.survey import survey
 from polyrank.retrieval.source import Candidates
 from polyrank.retrieval.store.build import (
     JOURNAL,
@@ -27,24 +38,18 @@ from polyrank.retrieval.store.build import (
     replaced,
     resumable,
 )
-from polyrank.retrieval.store.checksums import file_records
 from polyrank.retrieval.store.columns import Kinds
-from polyrank.retrieval.store.ids import require_unique_ids
 from polyrank.retrieval.store.journal import Journal
-from polyrank.retrieval.store.manifest import LOCK, MANIFEST, SHARDS, Layout, Storage
-from polyrank.retrieval.store.parts import (
-    BulkJob,
-    Part,
-    finished_parts,
-    part_folder,
-    part_work,
-    read_part,
-    require_same_job,
-    write_part,
+from polyrank.retrieval.store.manifest import (
+    LOCK,
+    MANIFEST,
+    SHARDS,
+    ShardLayout,
+    Storage,
+    file_records,
 )
-from polyrank.retrieval.store.shard import Shard
+from polyrank.retrieval.store.shard import Shard, require_unique_ids
 from polyrank.retrieval.store.writing import require_space, shard_record, write_texts
-from polyrank.retrieval.survey import survey
 from polyrank.retrieval.vector_model import VectorModel, require_vectors
 from polyrank.storage import exclusive, storage_errors, swap_folders
 
@@ -69,7 +74,7 @@ def encode_part(
     part_index: int,
     *,
     storage: Storage = "float32",
-    layout: Layout | None = None,
+    layout: ShardLayout | None = None,
 ) -> EncodedPart:
     """Encode one of `num_parts` contiguous parts of a file of candidates, unless it is there.
 
@@ -98,7 +103,7 @@ class BulkEncoder:
         num_parts: int,
         *,
         storage: Storage = "float32",
-        layout: Layout | None = None,
+        layout: ShardLayout | None = None,
     ) -> None:
         require_vectors(model)
         if num_parts < 1:
@@ -116,10 +121,10 @@ class BulkEncoder:
             fingerprint=model.fingerprint(),
             architecture=model.config.architecture,
             num_vectors=model.num_vectors,
-            attention=getattr(model, "attention", "basic"),
+            attention=model.attention,
             dimension=model.dimension,
             storage=storage,
-            layout=layout or Layout(),
+            layout=layout or ShardLayout(),
             num_parts=num_parts,
             source=record,
         )

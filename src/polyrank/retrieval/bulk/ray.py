@@ -24,9 +24,9 @@ from typing import Any, cast
 
 from polyrank.errors import MissingExtraError, PolyrankError, UsageError
 from polyrank.models.checkpoint import load_model
-from polyrank.retrieval.bulk import BulkEncoder, EncodedPart
-from polyrank.retrieval.store.manifest import Layout, Storage
-from polyrank.retrieval.survey import survey
+from polyrank.retrieval.bulk.encode import BulkEncoder, EncodedPart
+from polyrank.retrieval.bulk.survey import survey
+from polyrank.retrieval.store.manifest import ShardLayout, Storage
 from polyrank.retrieval.vector_model import VectorModel, require_vectors
 
 ON_THIS_MACHINE = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"
@@ -83,7 +83,7 @@ def encode_with_ray(
     num_actors: int,
     *,
     storage: Storage = "float32",
-    layout: Layout | None = None,
+    layout: ShardLayout | None = None,
     device: str = "auto",
     dtype: str = "auto",
     address: str | None = None,

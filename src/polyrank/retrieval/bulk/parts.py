@@ -23,7 +23,7 @@ from polyrank.errors import IndexFolderError, UsageError
 from polyrank.retrieval.store.journal import Job
 from polyrank.retrieval.store.manifest import (
     FileRecord,
-    Layout,
+    ShardLayout,
     ShardRecord,
     Storage,
     checksum_of,
@@ -62,7 +62,7 @@ class BulkJob:
     attention: str
     dimension: int
     storage: Storage
-    layout: Layout
+    layout: ShardLayout
     num_parts: int
     source: SourceRecord
 
@@ -163,7 +163,7 @@ def read_part(folder: Path) -> Part:
 def part_from_plain(plain: Mapping[str, Any]) -> Part:
     """The part of what JSON holds."""
     job = dict(plain["job"])
-    job["layout"] = Layout(**job["layout"])
+    job["layout"] = ShardLayout(**job["layout"])
     job["source"] = SourceRecord(**job["source"])
     return Part(
         job=BulkJob(**job),

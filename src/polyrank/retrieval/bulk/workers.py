@@ -23,10 +23,10 @@ import torch
 
 from polyrank.errors import PolyrankError, UsageError
 from polyrank.progress import bar, reporting
-from polyrank.retrieval.bulk import BulkEncoder, EncodedPart, State
+from polyrank.retrieval.bulk.encode import BulkEncoder, EncodedPart, State
+from polyrank.retrieval.bulk.survey import survey
 from polyrank.retrieval.store.build import ENCODING
-from polyrank.retrieval.store.manifest import Layout, Storage
-from polyrank.retrieval.survey import survey
+from polyrank.retrieval.store.manifest import ShardLayout, Storage
 from polyrank.retrieval.vector_model import VectorModel
 
 Load = Callable[[], VectorModel]
@@ -51,7 +51,7 @@ def encode_in_processes(
     num_processes: int,
     *,
     storage: Storage = "float32",
-    layout: Layout | None = None,
+    layout: ShardLayout | None = None,
     use_gpus: bool = True,
 ) -> Iterator[EncodedPart]:
     """Encode all parts that are not there, as `encode_part` does, and yield them as they come.

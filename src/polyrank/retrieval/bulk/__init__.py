@@ -1,0 +1,1 @@
+"""Bulk encoding: a file of candidates, encoded in parts by many processes."""
