@@ -47,10 +47,10 @@ from polyrank.retrieval.folder_engine import FolderEngine
 from polyrank.retrieval.index import Index
 from polyrank.retrieval.search.approximate import search_approximate
 from polyrank.retrieval.search.exact import search_exact
-from polyrank.scoring.exact import ExactScorer
 from polyrank.scoring.matmul import product
-from polyrank.scoring.screen import ScreenRows, quantised
-from polyrank.scoring.topk import BLOCK_ROWS, Best, CandidateBlock, best_rows, norms_of, top_k
+from polyrank.scoring.poly import ExactScorer
+from polyrank.scoring.screen import ScreenRows, norms_of, quantised
+from polyrank.scoring.topk import BLOCK_ROWS, Best, CandidateBlock, best_rows, top_k
 
 K = 100
 STEP = 20_000

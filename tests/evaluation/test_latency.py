@@ -15,6 +15,7 @@ from polyrank.evaluation.latency import Latency, VectorSearch, measure_latency
 from polyrank.evaluation.table import ComparisonRow, markdown_table, terminal_table
 from polyrank.records import Candidate
 from polyrank.retrieval.bm25.index import BM25Index
+from polyrank.scoring import screen
 from polyrank.scoring.poly import poly_scores
 
 
@@ -61,10 +62,10 @@ def test_many_candidates_are_searched_exactly(monkeypatch: pytest.MonkeyPatch) -
     contexts = torch.randn(2, 5, 16, generator=generator)
     expected = poly_scores(contexts, vectors).topk(10)
     for can_multiply in (True, False):
-        monkeypatch.setattr(latency, "can_multiply_int8", lambda: can_multiply)  # noqa: B023
-        for screened in (0.0, 1.0):  # seconds of a screen in 8 bits, against half a second
-            times = {torch.int8: screened, torch.float32: 0.5}
-            monkeypatch.setattr(latency, "seconds", lambda dtype, *_: times[dtype])  # noqa: B023
+        monkeypatch.setattr(screen, "can_multiply_int8", lambda: can_multiply)  # noqa: B023
+        for seconds in (0.0, 1.0):  # of a screen in 8 bits, against half a second
+            times = {torch.int8: seconds, torch.float32: 0.5}
+            monkeypatch.setattr(screen, "screening_seconds", lambda dtype, *_: times[dtype])  # noqa: B023
             found = VectorSearch(vectors, "basic").best(contexts, 10)
             assert [ranked.rows for ranked in found] == expected.indices.tolist()
 

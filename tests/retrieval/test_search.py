@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from polyrank.errors import ModelError, UsageError
 from polyrank.retrieval.index import Index
 from polyrank.retrieval.search import exact as exact_module
-from polyrank.retrieval.search.exact import cheaper, search_exact
+from polyrank.retrieval.search.exact import cheaper_strategy, search_exact
 from polyrank.retrieval.store.manifest import ShardLayout
 from polyrank.scoring.matmul import can_multiply_int8
 from polyrank.scoring.topk import COLUMNS_AT_ONCE, context_groups
@@ -158,7 +158,7 @@ def test_every_strategy_gives_the_same_and_says_what_it_did(tmp_path, storage, n
         for ours, theirs in zip(results[0], other, strict=True):
             assert (ours.rows, ours.scores) == (theirs.rows, theirs.scores)
             assert theirs.num_scored < 3000
-    chosen = cheaper(encoded, cache)
+    chosen = cheaper_strategy(encoded, cache)
     found = index.search(CONTEXTS, 10)
     for report, hits, ranked in zip(found.reports, found, results[0], strict=True):
         assert (report.strategy, report.certified, report.num_candidates) == (chosen, True, 3000)

@@ -7,8 +7,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from polyrank.scoring.exact import factorise, numerical_rank
-from polyrank.scoring.poly import attention_scale, combine, poly_scores
+from polyrank.scoring.poly import attention_scale, combine, factorise, numerical_rank, poly_scores
 
 FINITE = st.floats(-40, 40)
 

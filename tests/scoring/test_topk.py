@@ -6,11 +6,10 @@ from hypothesis import strategies as st
 
 from polyrank.errors import ModelError
 from polyrank.scoring import topk
-from polyrank.scoring.exact import CHUNK, ExactScorer
 from polyrank.scoring.matmul import can_multiply_int8
-from polyrank.scoring.poly import poly_scores
-from polyrank.scoring.screen import FloatScreen, IntegerScreen, ScreenRows, quantised
-from polyrank.scoring.topk import Best, CandidateBlock, best_rows, norms_of, top_k
+from polyrank.scoring.poly import CHUNK, ExactScorer, poly_scores
+from polyrank.scoring.screen import FloatScreen, IntegerScreen, ScreenRows, norms_of, quantised
+from polyrank.scoring.topk import Best, CandidateBlock, best_rows, top_k
 
 integers = pytest.mark.skipif(not can_multiply_int8(), reason="torch has no 8-bit products here")
 

@@ -22,10 +22,8 @@ from polyrank.errors import UsageError
 from polyrank.evaluation.ranking import Ranker, TwoTowerRanker
 from polyrank.records import Candidate, Context
 from polyrank.retrieval.bm25.index import BM25Index
-from polyrank.retrieval.search.exact import seconds
-from polyrank.scoring.matmul import can_multiply_int8
 from polyrank.scoring.poly import Attention
-from polyrank.scoring.screen import ScreenRows, quantised
+from polyrank.scoring.screen import ScreenRows, norms_of, quantised, sketches_are_faster
 from polyrank.scoring.topk import (
     BLOCK_ROWS,
     Best,
@@ -33,7 +31,6 @@ from polyrank.scoring.topk import (
     Ranked,
     RowNumbers,
     best_rows,
-    norms_of,
     top_k,
 )
 
@@ -205,10 +202,7 @@ class VectorSearch:
 
     def blocks(self, contexts: Tensor) -> list[CandidateBlock]:
         """What is screened: the cheaper of the sketches and the vectors themselves."""
-        if not can_multiply_int8():
-            return self.whole
-        shape = (contexts.shape[1], contexts.shape[2], torch.get_num_threads())
-        if seconds(torch.int8, *shape) > seconds(torch.float32, *shape):
+        if not sketches_are_faster(contexts, torch.float32):
             return self.whole
         if self.sketches is None:
             self.sketches = [CandidateBlock(start, quantised(part)) for start, part in self.parts()]

@@ -2,7 +2,7 @@
 
 A screen multiplies candidates with all context vectors in low precision, takes the largest logit
 of each context and adds what the rounding can have hidden. With |l_i − l̂_i| ≤ ε for all i,
-s ≤ max l ≤ max l̂ + ε. Whatever a screen cannot exclude is left to `exact`.
+s ≤ max l ≤ max l̂ + ε. Whatever a screen cannot exclude is left to `ExactScorer`.
 
     IntegerScreen   8-bit integers, summed exactly in 32 bits
     FloatScreen     bfloat16, where the hardware multiplies it, or float32
@@ -12,13 +12,16 @@ Letters: B contexts, m vectors of each, n candidates, d dimensions.
 
 from __future__ import annotations
 
+import time
+from functools import cache
 from typing import NamedTuple, Protocol
 
 import torch
 from torch import Tensor
 
-from polyrank.scoring.exact import context_product
-from polyrank.scoring.matmul import product
+from polyrank.runtime import has_bfloat16
+from polyrank.scoring.matmul import can_multiply_int8, product
+from polyrank.scoring.poly import context_product
 
 BFLOAT16_STEP = 1.01 * 2.0**-8
 """Rounding to bfloat16 changes a number by less than this share of it."""
@@ -31,6 +34,9 @@ SCREEN_ROWS = 8192
 
 CONVERTED_ROWS = 2048
 """Rows of one product where candidates are converted first, which must stay in cache too."""
+
+
+TRIALS = 3
 
 
 class ScreenRows(NamedTuple):
@@ -147,3 +153,48 @@ def repeated(contexts: Tensor) -> Tensor:
 def largest_norm(vectors: Tensor) -> Tensor:
     """The largest norm among the vectors of each context: (B, m, d) → (B,)."""
     return vectors.norm(dim=2).amax(dim=1)
+
+
+def screen_for(contexts: Tensor, dtype: torch.dtype) -> Screen:
+    """The fastest screen for candidates of a type."""
+    if dtype == torch.int8:
+        return IntegerScreen(contexts)
+    fast = has_bfloat16(contexts.device)
+    return FloatScreen(contexts, torch.bfloat16 if fast else torch.float32)
+
+
+def norms_of(candidates: Tensor) -> Tensor:
+    """The norm of each candidate: (n, d) → (n,)."""
+    return torch.linalg.vector_norm(candidates, dim=1, dtype=torch.float32)
+
+
+def sketches_are_faster(contexts: Tensor, dtype: torch.dtype) -> bool:
+    """Whether this machine screens 8-bit sketches faster than candidates of `dtype`.
+
+    For contexts (B, m, d); measured once per process.
+    """
+    if dtype == torch.int8:
+        return True  # the candidates are the sketches
+    if not can_multiply_int8():
+        return False
+    shape = (contexts.shape[1], contexts.shape[2], torch.get_num_threads())
+    return screening_seconds(torch.int8, *shape) <= screening_seconds(dtype, *shape)
+
+
+@cache
+def screening_seconds(dtype: torch.dtype, num_vectors: int, dimension: int, threads: int) -> float:
+    """The time to screen a block for one context: the best of some trials."""
+    generator = torch.Generator().manual_seed(0)
+    contexts = torch.randn(1, num_vectors, dimension, generator=generator)
+    candidates = torch.randn(SCREEN_ROWS, dimension, generator=generator)
+    if dtype == torch.int8:
+        rows = quantised(candidates)
+    else:
+        rows = ScreenRows(candidates.to(dtype), None, norms_of(candidates), None)
+    screen = screen_for(contexts, dtype)
+    best = float("inf")
+    for _ in range(TRIALS):
+        started = time.perf_counter()
+        screen.upper(rows)
+        best = min(best, time.perf_counter() - started)
+    return best

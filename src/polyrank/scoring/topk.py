@@ -20,10 +20,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from polyrank.errors import ModelError
-from polyrank.runtime import has_bfloat16
-from polyrank.scoring.exact import ExactScorer
-from polyrank.scoring.poly import Attention
-from polyrank.scoring.screen import FloatScreen, IntegerScreen, Screen, ScreenRows
+from polyrank.scoring.poly import Attention, ExactScorer
+from polyrank.scoring.screen import Screen, ScreenRows, norms_of, screen_for
 
 Scores = NDArray[np.float32]
 RowNumbers = NDArray[np.int64]
@@ -130,14 +128,6 @@ def context_groups(contexts: Tensor) -> tuple[Tensor, ...]:
     return torch.tensor_split(contexts, max(1, -(-len(contexts) // most)))
 
 
-def screen_for(contexts: Tensor, dtype: torch.dtype) -> Screen:
-    """The fastest screen for candidates of a type."""
-    if dtype == torch.int8:
-        return IntegerScreen(contexts)
-    fast = has_bfloat16(contexts.device)
-    return FloatScreen(contexts, torch.bfloat16 if fast else torch.float32)
-
-
 def top_k(
     contexts: Tensor, candidates: Tensor, k: int, attention: Attention = "basic"
 ) -> list[Ranked]:
@@ -165,11 +155,6 @@ def top_k(
 
     best = [Best(min(k, len(candidates)), lambda row: row) for _ in contexts]
     return best_rows(contexts, attention, blocks(), gather, best)
-
-
-def norms_of(candidates: Tensor) -> Tensor:
-    """The norm of each candidate: (n, d) → (n,)."""
-    return torch.linalg.vector_norm(candidates, dim=1, dtype=torch.float32)
 
 
 class Ranked(NamedTuple):

@@ -27,8 +27,7 @@ from polyrank.retrieval.engine import SearchReport, Strategy
 from polyrank.retrieval.milvus.collection import MOST_HITS, Collection
 from polyrank.retrieval.milvus.schema import IDENTIFIER, VECTOR, Description, vector_of
 from polyrank.retrieval.search.approximate import probes_of
-from polyrank.scoring.exact import ExactScorer
-from polyrank.scoring.poly import Attention
+from polyrank.scoring.poly import Attention, ExactScorer
 
 BLOCK_ROWS = 4096
 MOST_PROBES = 16

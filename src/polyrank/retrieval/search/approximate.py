@@ -17,7 +17,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from polyrank.retrieval.search.exact import blocks_of, keepers
+from polyrank.retrieval.search.exact import blocks_of, empty_selections
 from polyrank.retrieval.search.graph import Graph
 from polyrank.retrieval.store.cache import CandidateCache
 from polyrank.scoring.poly import Attention
@@ -70,7 +70,12 @@ def search_approximate(
     early = neighbours(contexts, graph, effort, top_k, allowed)
     blocks = blocks_of(cache, allowed, start=len(graph))
     return best_rows(
-        contexts, attention, blocks, cache.gather, keepers(cache, top_k, len(contexts)), early
+        contexts,
+        attention,
+        blocks,
+        cache.gather,
+        empty_selections(cache, top_k, len(contexts)),
+        early,
     )
 
 

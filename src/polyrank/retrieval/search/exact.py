@@ -8,13 +8,10 @@ Both give the same hits; what a screen cannot exclude gets the full score from t
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
-from functools import cache as remember
 from typing import Literal
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -22,19 +19,16 @@ from polyrank.retrieval.store.cache import CandidateCache
 from polyrank.retrieval.store.vectors import DTYPES
 from polyrank.scoring.matmul import can_multiply_int8
 from polyrank.scoring.poly import Attention
-from polyrank.scoring.screen import SCREEN_ROWS, ScreenRows, quantised
+from polyrank.scoring.screen import sketches_are_faster
 from polyrank.scoring.topk import (
     BLOCK_ROWS,
     Best,
     CandidateBlock,
     Ranked,
     best_rows,
-    norms_of,
-    screen_for,
 )
 
 ExactStrategy = Literal["bounded", "scan"]
-TRIALS = 3
 
 
 def search_exact(
@@ -52,18 +46,18 @@ def search_exact(
     broken by the id, the larger first. Without a `strategy`, the cheaper one is taken.
     """
     allowed = cache.alive if allowed is None else allowed
-    how = strategy or cheaper(contexts, cache)
+    how = strategy or cheaper_strategy(contexts, cache)
     found = best_rows(
         contexts,
         attention,
         blocks_of(cache, allowed, sketches=how == "bounded"),
         cache.gather,
-        keepers(cache, top_k, len(contexts)),
+        empty_selections(cache, top_k, len(contexts)),
     )
     return found, how
 
 
-def keepers(cache: CandidateCache, top_k: int, count: int) -> list[Best]:
+def empty_selections(cache: CandidateCache, top_k: int, count: int) -> list[Best]:
     """An empty selection for each context; ties by the id."""
     return [Best(top_k, cache.id) for _ in range(count)]
 
@@ -84,33 +78,7 @@ def blocks_of(
             yield CandidateBlock(first, rows, passing)
 
 
-def cheaper(contexts: Tensor, cache: CandidateCache) -> ExactStrategy:
-    """The strategy that takes less time a row on this machine."""
-    if cache.manifest.storage == "int8":
-        return "bounded"  # the stored vectors are the sketches
-    if not can_multiply_int8():
-        return "scan"
-    _, num_vectors, dimension = contexts.shape
+def cheaper_strategy(contexts: Tensor, cache: CandidateCache) -> ExactStrategy:
+    """The strategy that takes less time per row on this machine, for contexts (B, m, d)."""
     stored = DTYPES[cache.manifest.storage]
-    bounded = seconds(torch.int8, num_vectors, dimension, torch.get_num_threads())
-    scan = seconds(stored, num_vectors, dimension, torch.get_num_threads())
-    return "bounded" if bounded <= scan else "scan"
-
-
-@remember
-def seconds(dtype: torch.dtype, num_vectors: int, dimension: int, threads: int) -> float:
-    """The time of screening a block for one context: the best of some trials, measured once."""
-    generator = torch.Generator().manual_seed(0)
-    contexts = torch.randn(1, num_vectors, dimension, generator=generator)
-    candidates = torch.randn(SCREEN_ROWS, dimension, generator=generator)
-    if dtype == torch.int8:
-        rows = quantised(candidates)
-    else:
-        rows = ScreenRows(candidates.to(dtype), None, norms_of(candidates), None)
-    screen = screen_for(contexts, dtype)
-    best = float("inf")
-    for _ in range(TRIALS):
-        started = time.perf_counter()
-        screen.upper(rows)
-        best = min(best, time.perf_counter() - started)
-    return best
+    return "bounded" if sketches_are_faster(contexts, stored) else "scan"
