@@ -10,7 +10,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from polyrank.data.examples import load_examples
-from polyrank.data.files import read_json_lines
+from polyrank.data.json_files import read_json_lines
 from polyrank.records import Example
 
 SETS = ("ubuntu_irc", "sgd", "korean_chatbot")

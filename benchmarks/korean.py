@@ -30,7 +30,7 @@ from benchmarks.dialogues import dev_examples, training_examples
 from benchmarks.results_store import ResultsStore, table
 from benchmarks.timing import machine
 from polyrank import BiEncoder
-from polyrank.data.formats import load_records
+from polyrank.data.loading import load_records
 from polyrank.evaluation.pairs import evaluate_pairs
 from polyrank.evaluation.ranking import evaluate
 from polyrank.models.checkpoint import ARCHITECTURES

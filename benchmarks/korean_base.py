@@ -22,7 +22,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from polyrank.cli.main import commands, run
-from polyrank.data.files import read_json_lines
+from polyrank.data.json_files import read_json_lines
 from polyrank.progress import quieten_libraries
 
 MIN_SCORE = 3.5

@@ -40,7 +40,7 @@ from benchmarks.results_store import ResultsStore, table
 from benchmarks.timing import machine
 from polyrank import BiEncoder
 from polyrank.cli.main import commands, run
-from polyrank.data.formats import load_records
+from polyrank.data.loading import load_records
 from polyrank.models.source import default_base
 from polyrank.pretraining.building import open_tables
 from polyrank.pretraining.corpus.store import Corpus

@@ -29,12 +29,12 @@ from benchmarks.results_store import ResultsStore, table
 from benchmarks.timing import machine
 from polyrank import BiEncoder, PolyEncoder
 from polyrank.data.examples import load_examples
-from polyrank.data.formats import RetrievalSet, load_records
+from polyrank.data.loading import load_records
 from polyrank.evaluation.retrieval import Rankings, judge, rerank, retrieve
 from polyrank.models.checkpoint import ARCHITECTURES
 from polyrank.models.source import default_base
 from polyrank.progress import quieten_libraries
-from polyrank.records import Context, Example
+from polyrank.records import Context, Example, RetrievalSet
 from polyrank.retrieval.bm25.index import BM25Index
 from polyrank.runtime import set_seed
 from polyrank.training.config import TrainingConfig

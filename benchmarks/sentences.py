@@ -18,7 +18,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from polyrank.data.files import base_suffix, open_bytes, read_json_lines
+from polyrank.data.files import base_suffix, open_bytes
+from polyrank.data.json_files import read_json_lines
 
 SENTENCE_END = re.compile(r"(?<=[.!?])\s+(?=[^a-z])")
 CLAUSE_END = re.compile(r"(?<=[,;:])\s+|\s+(?=\()|\s+(?=(?:and|which|who|when|where|because)\s)")

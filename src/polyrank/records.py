@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import islice
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -59,6 +60,39 @@ class LabelledPair:
     second: str
     label: float
     id: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RetrievalSet:
+    """A corpus to search, queries, and which candidates are relevant to each of them."""
+
+    corpus: list[Candidate]
+    """A text is "title text" where there is a title."""
+    queries: dict[str, str]
+    """From the id of a query to its text: only those of the split, which have judgements."""
+    judgements: dict[str, dict[str, int]]
+    """From the id of a query to the ids of its judged candidates and their grades; 0 is wrong."""
+    split: str
+
+    def examples(self) -> Iterator[Example]:
+        """Yield (query, relevant candidate) as an example, for each of a grade above 0."""
+        texts = {candidate.id: candidate.text for candidate in self.corpus}
+        for query, grades in self.judgements.items():
+            for identifier, grade in grades.items():
+                if grade > 0:
+                    yield Example(
+                        id=f"{query}/{identifier}",
+                        context=self.queries[query],
+                        response=texts[identifier],
+                    )
+
+    def first(self, limit: int | None) -> RetrievalSet:
+        """The set with only its first queries, and the whole corpus."""
+        if limit is None or limit >= len(self.queries):
+            return self
+        queries = dict(islice(self.queries.items(), limit))
+        judgements = {query: self.judgements[query] for query in queries}
+        return replace(self, queries=queries, judgements=judgements)
 
 
 class Link(NamedTuple):

@@ -1,6 +1,6 @@
 import pytest
 
-from polyrank.cli.data import DataOptions, columns_of, load_ranking, load_records, load_training
+from polyrank.cli.data import DataOptions, columns_of, load_records, load_training
 from polyrank.cli.options import build
 from polyrank.errors import UsageError
 from polyrank.records import Example
@@ -12,7 +12,7 @@ def test_flags_name_format_and_columns(tmp_path):
     given = {"format": "table", "columns": ["context=asked,response=said"]}
     options = build(DataOptions, given, None, "polyrank train")
     assert columns_of(options) == {"context": "asked", "response": "said"}
-    for load in (load_records, load_training, load_ranking):
+    for load in (load_records, load_training):
         assert load(path, options) == [Example(context="a", response="b")]
 
 

@@ -17,7 +17,7 @@ from true_formats import (
     write_beir,
 )
 
-from polyrank.data.formats import load_records
+from polyrank.data.loading import load_records
 from polyrank.errors import DataError, InputError
 
 
@@ -47,9 +47,9 @@ BAD = {
     ),
     "convai2 cut off": ("a.txt", f"1 hi{T}yo{T}{T}a|yo\n2 you{T}me{T}{T}b|c", 2, "not among the 2"),
     "parlai cut off": ("a.txt", f"text:a{T}labels:b\n", 1, "does not end"),
-    "ubuntu cut off": ("a.csv", 'Context,Utterance,Label\na,b,1\n"a,b', 3, "no CSV"),
+    "ubuntu cut off": ("a.csv", 'Context,Utterance,Label\na,b,1\n"a,b', 3, "not CSV"),
     "dstc7 cut off": ("a.json", json.dumps(DIALOGUES, indent=1)[:-60], LAST, "not JSON"),
-    "dstc7 ends early": ("a.json", json.dumps(DIALOGUES, indent=1)[:-2], LAST, "does not go on"),
+    "dstc7 ends early": ("a.json", json.dumps(DIALOGUES, indent=1)[:-2], LAST, "premature EOF"),
     "tab cut off": ("a.tsv", f"1{T}a{T}b{T}c\n0{T}a", 2, "2 columns, at least 3"),
     "wikipedia cut off": (
         "a.jsonl",
@@ -73,7 +73,7 @@ BAD = {
     "convai2 no label": ("a.txt", "1 hi", 1, "1 columns, 2 to 4"),
     "convai2 numbers": ("a.txt", f"1 hi{T}a\n3 hi{T}a", 2, "number 3 after 1; 2 or 1"),
     "convai2 no number": ("a.txt", f"1 hi{T}a\nhi{T}a", 2, "not with a number"),
-    "parlai no colon": ("a.txt", f"text:a{T}labels", 1, "no field: it has no colon"),
+    "parlai no colon": ("a.txt", f"text:a{T}labels", 1, "not a field: it has no colon"),
     "parlai no labels": (
         "a.txt",
         f"text:a{T}label:b",
@@ -84,7 +84,7 @@ BAD = {
     "parlai done": ("a.txt", f"text:a{T}labels:c{T}episode_done:1", 1, "not True or False"),
     "ubuntu columns": ("a.csv", "Context,Utterance,Label\na,b,1\na,b,1,2\n", 3, "4 columns, 3 exp"),
     "ubuntu distractors": ("a.csv", "Context,Ground Truth Utterance\na,b\n", 2, "Distractor_0"),
-    "csv quotes": ("a.csv", 'question,answer\n"a"b,c\n', 2, "no CSV"),
+    "csv quotes": ("a.csv", 'question,answer\n"a"b,c\n', 2, "not CSV"),
     "two equal columns": ("a.csv", "question,answer,answer\na,b,c\n", 1, "called 'answer'"),
     "nli columns": ("a.tsv", f"sentence1{T}sentence2{T}gold_label\na{T}b{T}c{T}d", 2, "4 columns"),
     "nli field": ("a.jsonl", lines([SNLI[0], changed(SNLI[0], "sentence2", to=None)]), 2, "second"),
@@ -305,7 +305,7 @@ BAD_BEIR = {
     "no text": ({"corpus.jsonl": [{"_id": "d1"}]}, "corpus.jsonl", 1, "no text 'text'"),
     "no query": ({"queries.jsonl": [{"_id": "d1"}]}, "queries.jsonl", 1, "no text 'text'"),
     "columns": ({"qrels/test.tsv": f"h\nq1{T}d1\n"}, "qrels/test.tsv", 2, "2 columns, 3 expected"),
-    "grade": ({"qrels/test.tsv": f"h\nq1{T}d1{T}x\n"}, "qrels/test.tsv", 2, "'x' is no whole"),
+    "grade": ({"qrels/test.tsv": f"h\nq1{T}d1{T}x\n"}, "qrels/test.tsv", 2, "'x' is not a whole"),
     "unknown document": (
         {"qrels/test.tsv": f"h\nq1{T}d9{T}1\n"},
         "qrels/test.tsv",
@@ -341,7 +341,7 @@ def test_folders_that_are_not_whole(missing, tmp_path):
     )
     with pytest.raises(DataError, match=f"no {missing}"):
         load_records(folder, format="beir")
-    with pytest.raises(DataError, match="none in BEIR's layout"):
+    with pytest.raises(DataError, match="not in BEIR's layout"):
         load_records(folder)
 
 
@@ -355,7 +355,7 @@ def test_damaged_parquet_is_named(tmp_path):
     with pytest.raises(DataError, match="At row 1: The response in column 'answer' is empty"):
         load_records(path)
     path.write_bytes(path.read_bytes()[:-20])
-    with pytest.raises(DataError, match="no whole Parquet file") as caught:
+    with pytest.raises(DataError, match="not a whole Parquet file") as caught:
         load_records(path)
     assert str(path) in str(caught.value)
 

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from polyrank.data.formats import RetrievalSet, detect, load_ranking, load_records, load_training
+from polyrank.data.loading import detect, load_records, load_training
+from polyrank.records import RetrievalSet
 
 REAL = os.environ.get("POLYRANK_REAL_DATA", "")
 pytestmark = pytest.mark.skipif(not REAL, reason="POLYRANK_REAL_DATA names no folder")
@@ -23,7 +24,7 @@ def real(name):
     "name", ["ubuntu_irc/dev.jsonl.xz", "sgd/dev.jsonl.xz", "korean_chatbot/dev.jsonl.xz"]
 )
 def test_dialogues_with_twenty_candidates(name):
-    examples = load_ranking(real(name), format="examples")
+    examples = load_records(real(name), format="examples")
     assert {len(example.candidates) for example in examples} == {20}
     assert all(example.candidates[example.gold] == example.response for example in examples)
     assert detect(real(name)) == "examples"

@@ -10,10 +10,9 @@ import pytest
 import torch
 from fake_models import FakeCross
 
-from polyrank.data.formats.beir import RetrievalSet
 from polyrank.errors import DataError, MissingExtraError, ModelError, UsageError
 from polyrank.evaluation.retrieval import evaluate_retrieval, judge, rerank, retrieve
-from polyrank.records import Candidate
+from polyrank.records import Candidate, RetrievalSet
 from polyrank.retrieval.bm25.index import BM25Index
 from tiny_encoders import TEXTS, load_variant
 

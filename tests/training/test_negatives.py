@@ -9,9 +9,8 @@ import pytest
 import torch
 
 from polyrank.data.examples import load_examples
-from polyrank.data.formats import RetrievalSet
 from polyrank.errors import DataError, ModelError, UsageError
-from polyrank.records import Candidate, Example
+from polyrank.records import Candidate, Example, RetrievalSet
 from polyrank.retrieval.index import Index
 from polyrank.training.negatives.config import Limits, NegativesConfig
 from polyrank.training.negatives.filtering import choose

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from polyrank.data.examples import load_examples
-from polyrank.data.formats import load_training
+from polyrank.data.loading import load_training
 from polyrank.errors import DataError, ModelError, UsageError
 from polyrank.records import Example, LabelledPair
 from polyrank.training.negatives.config import NegativesConfig

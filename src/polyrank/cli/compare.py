@@ -173,13 +173,11 @@ def load_task(options: CompareOptions, output: Output) -> Task:
     """What the models are compared on; candidates are drawn once for all models."""
     records = load_records(options.data, options, split=options.split, say=output.say)
 
-    from polyrank.data.formats.beir import RetrievalSet
-    from polyrank.data.formats.registry import first_queries
     from polyrank.evaluation.tasks import RankingTask, RetrievalTask, with_sampled_candidates
-    from polyrank.records import Example
+    from polyrank.records import Example, RetrievalSet
 
     if isinstance(records, RetrievalSet):
-        return RetrievalTask(data=first_queries(records, options.limit))
+        return RetrievalTask(data=records.first(options.limit))
     everything = [record for record in records if isinstance(record, Example)]
     if not everything:
         raise DataError(

@@ -11,7 +11,7 @@ from polyrank.errors import UsageError
 from polyrank.progress import Say, silent
 
 if TYPE_CHECKING:
-    from polyrank.data.formats.registry import Records
+    from polyrank.data.loading import Records
     from polyrank.records import Example, LabelledPair
 
 
@@ -54,8 +54,8 @@ def load_records(
     limit: int | None = None,
     say: Say = silent,
 ) -> Records:
-    """Whatever a file holds: examples, labelled pairs or a `RetrievalSet`."""
-    from polyrank.data.formats.registry import load_records
+    """Everything that a file holds: examples, labelled pairs or a `RetrievalSet`."""
+    from polyrank.data.loading import load_records
 
     columns = columns_of(options)
     return load_records(
@@ -72,26 +72,9 @@ def load_training(
     say: Say = silent,
 ) -> list[Example] | list[LabelledPair]:
     """What a model is trained on; of a corpus with judgements, its relevant pairs."""
-    from polyrank.data.formats.registry import load_training
+    from polyrank.data.loading import load_training
 
     columns = columns_of(options)
     return load_training(
-        path, format=options.format, split=split, columns=columns, limit=limit, say=say
-    )
-
-
-def load_ranking(
-    path: str | Path,
-    options: DataOptions,
-    *,
-    split: str | None = None,
-    limit: int | None = None,
-    say: Say = silent,
-) -> list[Example]:
-    """Examples to rank the candidates of. Raises DataError for a file of another kind."""
-    from polyrank.data.formats.registry import load_ranking
-
-    columns = columns_of(options)
-    return load_ranking(
         path, format=options.format, split=split, columns=columns, limit=limit, say=say
     )

@@ -15,8 +15,7 @@ from polyrank.config import require
 from polyrank.errors import UsageError
 
 if TYPE_CHECKING:
-    from polyrank.data.formats.beir import RetrievalSet
-    from polyrank.records import Example, LabelledPair
+    from polyrank.records import Example, LabelledPair, RetrievalSet
 
 DEFAULT_NUM_CANDIDATES = 20
 DEFAULT_RERANK_TOP = 100
@@ -75,8 +74,7 @@ def evaluate(options: EvaluateOptions, output: Output) -> None:
     """
     records = load_records(options.data, options, split=options.split, say=output.say)
 
-    from polyrank.data.formats.beir import RetrievalSet
-    from polyrank.records import Example, LabelledPair
+    from polyrank.records import Example, LabelledPair, RetrievalSet
 
     warn_without_effect(options, output, searches=isinstance(records, RetrievalSet))
     if isinstance(records, RetrievalSet):
@@ -135,11 +133,10 @@ def with_candidates(
 
 def evaluate_corpus(options: EvaluateOptions, everything: RetrievalSet, output: Output) -> None:
     """Search a corpus with every query."""
-    from polyrank.data.formats.registry import first_queries
     from polyrank.evaluation.retrieval import evaluate_retrieval
     from polyrank.evaluation.tasks import RetrievalTask
 
-    data = first_queries(everything, options.limit)
+    data = everything.first(options.limit)
     is_lexical = options.model == BM25
     model = RetrievalTask(data=data).lexical() if is_lexical else load(Path(options.model), options)
     top = DEFAULT_RERANK_TOP if options.rerank_top is None else options.rerank_top

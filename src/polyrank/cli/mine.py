@@ -173,18 +173,14 @@ def load_pool(
     """Training data with the candidates of their negatives; labelled pairs as they are."""
     from polyrank.cli.data import columns_of
     from polyrank.data.candidates import read_candidates
-    from polyrank.data.formats import RetrievalSet
-    from polyrank.data.formats.registry import read, report, taken
-    from polyrank.data.formats.source import Source
+    from polyrank.data.loading import load_with_corpus
+    from polyrank.data.source import Source
     from polyrank.records import Example
     from polyrank.training.negatives.pool import Pool
 
     source = Source(path=path, split=split, training=True, columns=columns_of(options))
-    found = read(source, options.format, say)
     given = [] if candidates is None else list(read_candidates(candidates))
-    corpus = found.corpus if isinstance(found, RetrievalSet) else []
-    records = taken(found.examples() if isinstance(found, RetrievalSet) else found, source, None)
-    report(source, say)
+    records, corpus = load_with_corpus(source, options.format, None, say)
     examples = [record for record in records if isinstance(record, Example)]
     if not examples:
         return [record for record in records if not isinstance(record, Example)][:limit]

@@ -258,8 +258,8 @@ def load_data(options: TrainOptions, output: Output) -> tuple[Records, Records]:
 def load_dev(options: TrainOptions, output: Output) -> Records:
     """The dev records, examples with candidates or labelled pairs."""
     from polyrank.cli import data
-    from polyrank.data.formats.beir import RetrievalSet
     from polyrank.evaluation.tasks import with_sampled_candidates
+    from polyrank.records import RetrievalSet
 
     if options.dev is None:
         return []

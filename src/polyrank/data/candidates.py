@@ -1,15 +1,15 @@
-"""Files of candidates: one text a line, or JSONL {"id", "text", "metadata"}, to `Candidate`s."""
+"""Files of candidates: one text per line, or JSONL {"id", "text", "metadata"}, to `Candidate`s."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from polyrank.data.files import base_suffix, json_object, read_json_lines, read_lines
+from polyrank.data.files import at_line, base_suffix, read_lines
+from polyrank.data.json_files import json_object, read_json_lines
 from polyrank.data.metadata import as_metadata
-from polyrank.errors import DataError
 from polyrank.records import Candidate
 
 
@@ -19,7 +19,7 @@ def read_candidates(
     """Yield the candidates of a file of any size, one by one.
 
     A `.jsonl` file (also compressed) holds objects with "text" and, optionally, "id" and
-    "metadata"; any other file holds one text a line, and blank lines are passed over. Without an
+    "metadata"; any other file holds one text per line, and blank lines are passed over. Without an
     id, a candidate is named by its line number. Only the places from `start` to before `stop` are
     looked at, if given. Raises DataError, with file and line.
     """
@@ -38,13 +38,13 @@ def read_text(path: Path, number: int, line: str) -> Candidate:
 def read_record(path: Path, number: int, line: str) -> Candidate:
     """The candidate of a line of JSON. Raises DataError, with file and line."""
     record = json_object(path, number, line)
-    blame = blaming(path, number)
+    blame = at_line(path, number)
     text = record.get("text")
     if not isinstance(text, str):
         found = "is missing" if text is None else f"is a {type(text).__name__}"
         raise blame(
             f"The field 'text' {found}; the line has {', '.join(map(repr, record))}.",
-            'Write {"id": "…", "text": "…"} a line.',
+            'Write {"id": "…", "text": "…"} per line.',
         )
     identifier = record.get("id")
     if identifier is not None and not isinstance(identifier, (str, int)):
@@ -57,7 +57,7 @@ def read_record(path: Path, number: int, line: str) -> Candidate:
 
 
 def read_ids(path: Path) -> Iterator[tuple[int, str]]:
-    """Yield (line number, id) of a file with one id a line; blank lines are passed over."""
+    """Yield (line number, id) of a file with one id per line; blank lines are passed over."""
     for number, line in read_lines(path):
         if line.strip():
             yield number, line
@@ -81,8 +81,3 @@ def named(record: dict[str, Any], number: int) -> str:
     """The id of a line."""
     identifier = record.get("id")
     return str(number if identifier is None else identifier)
-
-
-def blaming(path: Path, line: int) -> Callable[[str, str], DataError]:
-    """A maker of errors that name this line."""
-    return lambda problem, remedy: DataError(problem, remedy, path=path, line=line)

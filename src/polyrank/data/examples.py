@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from polyrank.data.files import read_json_lines
+from polyrank.data.json_files import read_json_lines
 from polyrank.errors import DataError, nearest
 from polyrank.records import Example
 from polyrank.storage import write_text

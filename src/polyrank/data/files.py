@@ -1,6 +1,7 @@
 """Opening text files, plain or compressed, and reading them line by line with their numbers.
 
-Knows encodings and compressions; knows nothing of what the lines mean.
+Knows encodings and compressions, and how an error names its place; knows nothing of what the lines
+mean.
 """
 
 from __future__ import annotations
@@ -9,20 +10,38 @@ import bz2
 import codecs
 import gzip
 import io
-import json
 import lzma
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO, Any, cast
 
-from polyrank.errors import DataError
+from polyrank.errors import DataError, MissingExtraError
 
 COMPRESSIONS = (".gz", ".bz2", ".xz", ".zst")
+LARGEST_WINDOW = 2**31
+"""How far back a .zst file may refer, in bytes: dumps are compressed with `--long=31`.
+
+Whatever reads such a file keeps that much of it in memory: 2 GiB.
+"""
+CHUNK = 1 << 16
+
+Blame = Callable[[str, str], DataError]
+"""From a problem and a remedy to the error that also says where."""
+
+
+def at_line(path: Path, line: int) -> Blame:
+    """A maker of errors that name a line of a file, from 1."""
+    return lambda problem, remedy: DataError(problem, remedy, path=path, line=line)
+
+
+def at_place(path: Path, place: str) -> Blame:
+    """A maker of errors that name another place in a file, such as `row 3` or `$[3].label`."""
+    return lambda problem, remedy: DataError(f"At {place}: {problem}", remedy, path=path)
 
 
 def open_bytes(path: Path) -> IO[bytes]:
-    """Open a file for reading, decompressing .gz, .bz2, .xz and .zst as they lie.
+    """Open a file for reading; .gz, .bz2, .xz and .zst are decompressed on the way.
 
     Raises DataError if there is no such file, MissingExtraError for .zst without its package.
     """
@@ -46,9 +65,61 @@ def open_bytes(path: Path) -> IO[bytes]:
 
 def open_zstandard(path: Path, _: str) -> Any:
     """Open a .zst file with the zstandard package, buffered so that lines can be read."""
-    from polyrank.data.zstandard_frames import Frames
+    return io.BufferedReader(ZstandardFrames(path), 1 << 20)
 
-    return io.BufferedReader(Frames(path), 1 << 20)
+
+class ZstandardFrames(io.RawIOBase):
+    """The bytes in the frames of a .zst file; a file that is cut off is told from a whole one.
+
+    Raises MissingExtraError without the package; reading raises EOFError where the last frame does
+    not end.
+    """
+
+    def __init__(self, path: Path) -> None:
+        try:
+            import zstandard
+        except ImportError:
+            raise MissingExtraError("zstandard", "zstd", "Reading .zst files") from None
+        self.raw = open(path, "rb")  # noqa: SIM115 - closed with this
+        self.decompressor = zstandard.ZstdDecompressor(max_window_size=LARGEST_WINDOW)
+        self.frame: Any = None
+        self.pending = memoryview(b"")
+
+    def readable(self) -> bool:
+        """Yes."""
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        """Fill the buffer with what comes next; 0 at the end."""
+        while not self.pending:
+            chunk = self.raw.read(CHUNK)
+            if not chunk:
+                if self.frame is not None:
+                    raise EOFError("the file ends in the middle of a frame")
+                return 0
+            self.pending = memoryview(self.decompressed(chunk))
+        size = min(len(buffer), len(self.pending))
+        buffer[:size] = self.pending[:size]
+        self.pending = self.pending[size:]
+        return size
+
+    def close(self) -> None:
+        """Close the file too."""
+        self.raw.close()
+        super().close()
+
+    def decompressed(self, chunk: bytes) -> bytes:
+        """What a chunk of the file adds; it may end one frame and begin another."""
+        pieces = []
+        while chunk:
+            if self.frame is None:
+                self.frame = self.decompressor.decompressobj()
+            pieces.append(self.frame.decompress(chunk))
+            chunk = b""
+            if self.frame.eof:
+                chunk = self.frame.unused_data
+                self.frame = None
+        return b"".join(pieces)
 
 
 def read_lines(path: Path) -> Iterator[tuple[int, str]]:
@@ -64,12 +135,7 @@ def read_lines(path: Path) -> Iterator[tuple[int, str]]:
                     line = line.removeprefix(codecs.BOM_UTF8)
                 yield number, line.rstrip(b"\r\n").decode("utf-8")
         except UnicodeDecodeError as error:
-            raise DataError(
-                f"The text is not UTF-8: {error.reason} at byte {error.start} of the line.",
-                "Convert the file, for example with: iconv -f LATIN1 -t UTF-8.",
-                path=path,
-                line=number,
-            ) from error
+            raise not_utf8(path, number, error.start, error.reason) from error
         except Exception as error:
             if not is_damage(error):
                 raise
@@ -99,43 +165,18 @@ def is_damage(error: Exception) -> bool:
 
 def damaged(path: Path, line: int, error: Exception) -> DataError:
     """The error of broken compressed data."""
-    return DataError(
+    return at_line(path, line)(
         f"The compressed data cannot be read: {error}.",
         "The file is damaged or cut off; fetch it again.",
-        path=path,
-        line=line,
     )
 
 
-def read_json_lines(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Yield (line number, object) of a JSONL file; blank lines are passed over.
-
-    Raises DataError, with file and line, for a line that is not a JSON object.
-    """
-    for number, line in read_lines(path):
-        if line.strip():
-            yield number, json_object(path, number, line)
-
-
-def json_object(path: Path, number: int, line: str) -> dict[str, Any]:
-    """The JSON object of a line. Raises DataError, with file and line, if it is none."""
-    try:
-        record = json.loads(line)
-    except json.JSONDecodeError as error:
-        raise DataError(
-            f"The line is not JSON: {error.msg} at column {error.colno}.",
-            "Write one JSON object a line.",
-            path=path,
-            line=number,
-        ) from error
-    if not isinstance(record, dict):
-        raise DataError(
-            f"The line holds a {type(record).__name__}, not a JSON object.",
-            'Write one JSON object a line, such as {"context": "…", "response": "…"}.',
-            path=path,
-            line=number,
-        )
-    return record
+def not_utf8(path: Path, line: int, byte: int, reason: str) -> DataError:
+    """The error of a text in another encoding."""
+    return at_line(path, line)(
+        f"The text is not UTF-8: {reason} at byte {byte} of the line.",
+        "Convert the file, for example with: iconv -f LATIN1 -t UTF-8.",
+    )
 
 
 def base_suffix(path: Path) -> str:

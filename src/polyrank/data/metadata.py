@@ -8,17 +8,14 @@ from __future__ import annotations
 import keyword
 import math
 import unicodedata
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
-from polyrank.errors import DataError
+from polyrank.data.files import Blame
 from polyrank.records import NO_METADATA, Value
 
-Blame = Callable[[str, str], DataError]
-"""From a problem and a remedy to the error that also says where."""
-
 LARGEST_INTEGER = 2**53 - 1
-"""Whole numbers beyond it are no fractions of a computer, nor of most JSON readers."""
+"""Whole numbers beyond it are not kept by fractions of a computer, nor by most JSON readers."""
 
 RESERVED = ("true", "false")
 EXAMPLE = 'Write it like: "metadata": {"lang": "en", "year": 2020}.'

@@ -22,7 +22,7 @@ from polyrank.retrieval.rerank import require_reranker
 from polyrank.scoring.topk import top_k
 
 if TYPE_CHECKING:
-    from polyrank.data.formats.beir import RetrievalSet
+    from polyrank.records import RetrievalSet
 
 Rankings = dict[str, list[str]]
 """The ids of the documents that each query finds, the best first."""

@@ -22,7 +22,7 @@ from polyrank.models.cross_encoder import CrossEncoder
 from polyrank.records import Candidate, Context, Example
 
 if TYPE_CHECKING:
-    from polyrank.data.formats.beir import RetrievalSet
+    from polyrank.records import RetrievalSet
     from polyrank.retrieval.bm25.index import BM25Index
 
 LATENCY_TEXTS = 4096

@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from polyrank.data.candidates import lines_with_id, read_candidates
-from polyrank.data.metadata import Blame, as_metadata
+from polyrank.data.files import Blame
+from polyrank.data.metadata import as_metadata
 from polyrank.errors import DataError
 from polyrank.records import NO_METADATA, Candidate
 

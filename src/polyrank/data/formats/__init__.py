@@ -1,12 +1,1 @@
-"""File formats to records: one module a format, found by name in `registry`."""
-
-from polyrank.data.formats.beir import RetrievalSet
-from polyrank.data.formats.registry import (
-    FORMATS,
-    detect,
-    load_ranking,
-    load_records,
-    load_training,
-)
-
-__all__ = ["FORMATS", "RetrievalSet", "detect", "load_ranking", "load_records", "load_training"]
+"""The formats, one family in each module; `polyrank.data.loading` finds them."""

@@ -6,43 +6,19 @@ Each of the files may be compressed.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from polyrank.data.files import COMPRESSIONS, read_json_lines, read_lines
-from polyrank.data.formats.source import Blame, Identifiers, Source, at_line
+from polyrank.data.files import COMPRESSIONS, Blame, at_line, read_lines
+from polyrank.data.format import Format
+from polyrank.data.json_files import read_json_lines
+from polyrank.data.source import Identifiers, Source
 from polyrank.errors import DataError, UsageError, nearest
-from polyrank.records import Candidate, Example
+from polyrank.records import Candidate, RetrievalSet
 
 CORPUS, QUERIES, QRELS = "corpus.jsonl", "queries.jsonl", "qrels"
 USUAL = ("test", "dev", "validation", "train")
 """The splits to evaluate on, the preferred first; to train on, it is the last."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class RetrievalSet:
-    """A corpus to search, queries, and which candidates are relevant to each of them."""
-
-    corpus: list[Candidate]
-    """A text is "title text" where there is a title."""
-    queries: dict[str, str]
-    """From the id of a query to its text: only those of the split, which have judgements."""
-    judgements: dict[str, dict[str, int]]
-    """From the id of a query to the ids of its judged candidates and their grades; 0 is wrong."""
-    split: str
-
-    def examples(self) -> Iterator[Example]:
-        """Yield (query, relevant candidate) as an example, for each of a grade above 0."""
-        texts = {candidate.id: candidate.text for candidate in self.corpus}
-        for query, grades in self.judgements.items():
-            for identifier, grade in grades.items():
-                if grade > 0:
-                    yield Example(
-                        id=f"{query}/{identifier}",
-                        context=self.queries[query],
-                        response=texts[identifier],
-                    )
 
 
 def read(source: Source) -> RetrievalSet:
@@ -150,10 +126,21 @@ def read_judgements(
             )
         if not grade.strip().removeprefix("-").isdecimal():
             raise blame(
-                f"The score {grade!r} is no whole number.", "Write 0 for wrong, 1 and more."
+                f"The score {grade!r} is not a whole number.", "Write 0 for wrong, 1 and more."
             )
         grades = judgements.setdefault(query, {})
         if candidate in grades:
             raise blame(f"The query {query!r} has the document {candidate!r} twice.", "Remove one.")
         grades[candidate] = int(grade)
     return judgements
+
+
+FORMATS = (
+    Format(
+        name="beir",
+        gives="retrieval",
+        description="a folder in BEIR's layout",
+        read=read,
+        has_mark=lambda beginning: beginning.is_folder and is_beir(beginning.path),
+    ),
+)

@@ -12,9 +12,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from polyrank.data.formats.rows import read_cells, wrong_count
-from polyrank.data.formats.source import Blame, Identifiers, Source, at_line
-from polyrank.data.json_array import read_json_array
+from polyrank.data.files import Blame, at_line
+from polyrank.data.format import Format
+from polyrank.data.json_files import read_json_array
+from polyrank.data.rows import read_cells, wrong_count
+from polyrank.data.source import Identifiers, Source
 from polyrank.errors import DataError
 from polyrank.records import Example
 
@@ -23,17 +25,12 @@ Option = tuple[str | None, str]
 """The id of a candidate, and its text."""
 
 
-def read(source: Source) -> Iterator[Example]:
-    """Yield an example a dialogue, with its candidates. Raises DataError, with file and line."""
-    return dialogues(source)
-
-
 def read_augmented(source: Source) -> Iterator[Example]:
     """Yield an example for every turn but the first; the last has the dialogue's candidates.
 
-    Only where the source is trained on: elsewhere as `read`. Raises DataError, with file and line.
+    Only where the source is trained on: otherwise as `read`. Raises DataError, with file and line.
     """
-    for example in dialogues(source):
+    for example in read(source):
         if not source.training:
             yield example
             continue
@@ -46,8 +43,8 @@ def read_augmented(source: Source) -> Iterator[Example]:
         yield example
 
 
-def dialogues(source: Source) -> Iterator[Example]:
-    """The dialogues as they lie."""
+def read(source: Source) -> Iterator[Example]:
+    """Yield an example per dialogue, with its candidates. Raises DataError, with file and line."""
     identifiers = Identifiers()
     answers: dict[str, Option] | None = None
     for line, record in read_json_array(source.path):
@@ -131,3 +128,22 @@ def released_answers(path: Path) -> dict[str, Option]:
             )
         answers[cells[0]] = (cells[1], cells[2].strip())
     return answers
+
+
+FORMATS = (
+    Format(
+        name="dstc7",
+        gives="examples",
+        description="DSTC7 track 1, subtask 1, JSON",
+        read=read,
+        has_mark=lambda beginning: (
+            beginning.text.startswith("[") and f'"{SO_FAR}"' in beginning.text
+        ),
+    ),
+    Format(
+        name="dstc7-augmented",
+        gives="examples",
+        description="DSTC7, an example of every turn",
+        read=read_augmented,
+    ),
+)

@@ -1,7 +1,8 @@
-"""Rows with a context and a response each, question–answer files above all, to `Example`s.
+"""Contexts and responses to `Example`s: polyrank's own JSONL, and rows of any table.
 
-Columns are found by their usual names or by `--columns context=…,response=…`; also "id",
-"candidates", "gold", "negatives" and "scores", which are lists where the file can hold lists.
+Tables are question–answer files above all. Columns are found by their usual names or by
+`--columns context=…,response=…`; also "id", "candidates", "gold", "negatives" and "scores", which
+are lists where the file can hold them.
 """
 
 from __future__ import annotations
@@ -9,9 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from polyrank.data.examples import FIELDS, parse_example
-from polyrank.data.formats.rows import Row, check_columns, column_of, read_rows
-from polyrank.data.formats.source import Identifiers, Source
+from polyrank.data.examples import FIELDS, parse_example, read_examples
+from polyrank.data.format import Beginning, Fit, Format
+from polyrank.data.rows import Row, check_columns, column_of, read_rows
+from polyrank.data.source import Identifiers, Source
 from polyrank.errors import DataError
 from polyrank.records import Example
 
@@ -23,8 +25,8 @@ USUAL = {
 """The names that a column may have where it is not mapped; of other fields, their own."""
 
 
-def read(source: Source) -> Iterator[Example]:
-    """Yield an example a row. Raises DataError, with the place; UsageError for unknown fields."""
+def read_table(source: Source) -> Iterator[Example]:
+    """Yield an example per row. Raises DataError, with the place; UsageError for unknown fields."""
     check_columns(source.columns, FIELDS)
     identifiers = Identifiers()
     for row in read_rows(source):
@@ -55,3 +57,56 @@ def example_of(row: Row, source: Source) -> Example:
         return parse_example(record)
     except DataError as error:
         raise row.blame(error.problem, error.remedy) from None
+
+
+def fit_examples(beginning: Beginning) -> Fit:
+    """JSON with the fields by name; and what is not told otherwise, a pipe above all."""
+    if beginning.is_rows or beginning.is_folder:
+        return Fit.NOT
+    is_json = beginning.is_json_lines or beginning.text.startswith("{")
+    if is_json and has_fields(beginning):
+        return Fit.FIELDS
+    is_open = beginning.suffix in (".json", "") and len(beginning.cells) == 1
+    is_array = beginning.text.startswith("[")
+    fits = is_json or not beginning.is_file or (is_open and not is_array)
+    return Fit.NAME if fits else Fit.NOT
+
+
+def fit_table(beginning: Beginning) -> Fit:
+    """Rows with the fields, mapped or by name, or with usual names; and files that are tables."""
+    names = beginning.names
+    if beginning.is_mapped:
+        is_pair = {"first", "second", "label"} & set(beginning.columns)
+        return Fit.NOT if is_pair else Fit.FIELDS
+    if has_fields(beginning):
+        is_json = beginning.is_json_lines or beginning.text.startswith("{")
+        return Fit.NOT if is_json else Fit.FIELDS
+    if names & set(USUAL["context"]) and names & set(USUAL["response"]):
+        return Fit.COMMON_COLUMNS
+    is_named = beginning.suffix in (".csv", ".tsv") and beginning.has_cells
+    is_table = beginning.is_rows or beginning.text.startswith("[") or is_named
+    return Fit.NAME if is_table else Fit.NOT
+
+
+def has_fields(beginning: Beginning) -> bool:
+    """Whether there are columns with the names of the fields, and no others are mapped."""
+    return {"context", "response"} <= beginning.names and not beginning.is_mapped
+
+
+FORMATS = (
+    Format(
+        name="examples",
+        gives="examples",
+        description='JSONL of {"context", "response"}, polyrank\'s own',
+        read=lambda source: read_examples(source.path),
+        fit=fit_examples,
+    ),
+    Format(
+        name="table",
+        gives="examples",
+        description="CSV, TSV, JSONL or Parquet of contexts, responses",
+        read=read_table,
+        fit=fit_table,
+        takes_columns=True,
+    ),
+)

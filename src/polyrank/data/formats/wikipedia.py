@@ -11,16 +11,18 @@ import zlib
 from collections.abc import Iterator
 from pathlib import Path
 
-from polyrank.data.files import json_object, read_lines
-from polyrank.data.formats.source import Identifiers, Source, at_line
+from polyrank.data.files import at_line, read_lines
+from polyrank.data.format import Beginning, Fit, Format
+from polyrank.data.json_files import json_object
 from polyrank.data.sentences import sentence_spans
+from polyrank.data.source import Identifiers, Source
 from polyrank.records import Example
 
 TOO_SHORT = "articles of fewer than 2 sentences"
 
 
 def read(source: Source) -> Iterator[Example]:
-    """Yield an example an article. Raises DataError, with file and line."""
+    """Yield an example per article. Raises DataError, with file and line."""
     identifiers = Identifiers()
     for number, line in read_lines(source.path):
         if not line.strip():
@@ -49,9 +51,28 @@ def article(path: Path, number: int, line: str) -> tuple[str | None, str, list[s
     if not isinstance(text, str) or not isinstance(title, str):
         raise at_line(path, number)(
             f"The article has no 'title' and 'text'; the line has {', '.join(map(repr, record))}.",
-            'Write {"title": "…", "text": "…"} a line.',
+            'Write {"title": "…", "text": "…"} per line.',
         )
     text = text.strip().removeprefix(title + "\n")
     identifier = record.get("id")
     sentences = [text[start:end] for start, end in sentence_spans(text)]
     return None if identifier is None else str(identifier), title, sentences
+
+
+def fit(beginning: Beginning) -> Fit:
+    """Titles and texts, or any lines with tabs that are not called a table."""
+    if {"title", "text"} <= beginning.names and "_id" not in beginning.names:
+        return Fit.COLUMNS
+    is_lines = beginning.has_cells and len(beginning.cells) > 1
+    return Fit.NAME if is_lines and beginning.suffix not in (".csv", ".tsv") else Fit.NOT
+
+
+FORMATS = (
+    Format(
+        name="wikipedia",
+        gives="examples",
+        description="articles, searched by one of their sentences",
+        read=read,
+        fit=fit,
+    ),
+)

@@ -20,8 +20,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from polyrank.data.files import read_json_lines
-from polyrank.data.formats.source import Blame, at_line
+from polyrank.data.files import Blame, at_line
+from polyrank.data.json_files import read_json_lines
 from polyrank.pretraining.corpus.article_text import (
     links_at,
     on_one_line,

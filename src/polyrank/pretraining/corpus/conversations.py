@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from polyrank.data.examples import parse_context, parse_text
-from polyrank.data.files import read_json_lines
-from polyrank.data.formats.source import Blame, at_line
+from polyrank.data.files import Blame, at_line
+from polyrank.data.json_files import read_json_lines
 from polyrank.errors import DataError
 from polyrank.pretraining.corpus.json_lines import (
     encodable,

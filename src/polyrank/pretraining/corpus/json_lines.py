@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
-from polyrank.data.formats.source import Blame
+from polyrank.data.files import Blame
 from polyrank.pretraining.corpus.source import Glimpse
 
 LONE_SURROGATE = re.compile("[\ud800-\udfff]")

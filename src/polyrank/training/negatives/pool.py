@@ -7,9 +7,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
-from polyrank.data.formats.beir import RetrievalSet
 from polyrank.errors import DataError
-from polyrank.records import Candidate, Example
+from polyrank.records import Candidate, Example, RetrievalSet
 
 SPARE = 8
 """Texts drawn for each that is needed, since some may be right or filtered out."""

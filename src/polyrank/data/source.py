@@ -1,20 +1,14 @@
-"""What a reader is given: where the records lie, which part is wanted, and whom to tell.
-
-Knows how an error names its place; knows nothing of any format.
-"""
+"""What the reader of a format is given: where the records lie, and which of them are wanted."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
 
-from polyrank.errors import DataError
-
-Blame = Callable[[str, str], DataError]
-"""From a problem and a remedy to the error that also says where."""
+from polyrank.data.files import Blame
 
 NO_COLUMNS: Mapping[str, str] = MappingProxyType({})
 
@@ -34,18 +28,8 @@ class Source:
     """How many rows were left out, by the reason; a reader counts here."""
 
 
-def at_line(path: Path, line: int) -> Blame:
-    """A maker of errors that name a line of a file, from 1."""
-    return lambda problem, remedy: DataError(problem, remedy, path=path, line=line)
-
-
-def at_place(path: Path, place: str) -> Blame:
-    """A maker of errors that name another place in a file, such as `row 3` or `$[3].label`."""
-    return lambda problem, remedy: DataError(f"At {place}: {problem}", remedy, path=path)
-
-
 class Identifiers:
-    """The ids that were seen, each with where; the second of a kind is an error."""
+    """The ids that were seen, each with its place; an id that stands twice is an error."""
 
     def __init__(self) -> None:
         self.places: dict[str, str] = {}

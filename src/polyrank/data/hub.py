@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from polyrank.data.formats.source import Source
+from polyrank.data.source import Source
 from polyrank.errors import DataError, MissingExtraError, UsageError, nearest
 
 PREFIX = "hub:"
@@ -26,7 +26,7 @@ class Address(NamedTuple):
 
 
 def is_hub(path: Path) -> bool:
-    """Whether a path is not one, but the address of a hub data set."""
+    """Whether a path is the address of a hub data set."""
     return str(path).startswith(PREFIX)
 
 
@@ -38,7 +38,7 @@ def parse_address(path: Path) -> Address:
     name, *parts = str(path).removeprefix(PREFIX).split(":")
     if not name or len(parts) > 2 or not all(parts):
         raise UsageError(
-            f"{path} is no address of a data set.", "Write hub:NAME, hub:NAME:CONFIG:SPLIT."
+            f"{path} is not the address of a data set.", "Write hub:NAME, hub:NAME:CONFIG:SPLIT."
         )
     if len(parts) == 2:
         return Address(name, parts[0], parts[1])
@@ -52,7 +52,7 @@ def read_hub(source: Source, *, named: bool = True) -> Iterator[dict[str, Any]]:
 
     Raises MissingExtraError, UsageError, DataError.
     """
-    rows = load(source, parse_address(source.path))
+    rows = load_split(source, parse_address(source.path))
     names = class_names(rows.features) if named else {}
     for row in rows:
         classes = {
@@ -63,7 +63,7 @@ def read_hub(source: Source, *, named: bool = True) -> Iterator[dict[str, Any]]:
         yield {**row, **classes}
 
 
-def load(source: Source, address: Address) -> Any:
+def load_split(source: Source, address: Address) -> Any:
     """The data set of one split."""
     try:
         import datasets

@@ -10,10 +10,18 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from polyrank.data.files import base_suffix, open_bytes, read_json_lines, read_lines, read_start
-from polyrank.data.formats.hub import is_hub, read_hub
-from polyrank.data.formats.source import Blame, Source, at_line, at_place
-from polyrank.data.json_array import read_json_array
+from polyrank.data.files import (
+    Blame,
+    at_line,
+    at_place,
+    base_suffix,
+    open_bytes,
+    read_lines,
+    read_start,
+)
+from polyrank.data.hub import is_hub, read_hub
+from polyrank.data.json_files import read_json_array, read_json_lines
+from polyrank.data.source import Source
 from polyrank.errors import DataError, UsageError, nearest
 
 JSON_LINES = (".jsonl", ".ndjson")
@@ -37,7 +45,7 @@ class Cells(NamedTuple):
 def read_rows(source: Source, *, named: bool = True) -> Iterator[Row]:
     """Yield the rows of a source; the classes of a hub data set by their names, if `named`.
 
-    Raises DataError, with the place, for what is no row.
+    Raises DataError, with the place, for what is not a row.
     """
     path = source.path
     if is_hub(path):
@@ -120,7 +128,7 @@ def read_cells(path: Path) -> Iterator[Cells]:
             begin = reader.line_num + 1
     except csv.Error as error:
         raise at_line(path, begin)(
-            f"The line is no CSV: {error}.",
+            f"The line is not CSV: {error}.",
             'Put cells that hold a comma, a quote or a line break in "quotes", quotes doubled; '
             "check that the file is whole.",
         ) from error
@@ -146,7 +154,7 @@ def read_parquet(path: Path) -> Iterator[dict[str, Any]]:
     except (pyarrow.ArrowException, OSError, UnicodeDecodeError) as error:
         reason = " ".join(str(error).split()).rstrip(".")
         raise DataError(
-            f"The file is no whole Parquet file: {reason}.",
+            f"The file is not a whole Parquet file: {reason}.",
             "Fetch it or write it again; decompress it first if it is compressed as a whole.",
             path=path,
         ) from error

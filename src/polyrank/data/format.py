@@ -1,0 +1,126 @@
+"""What a format declares of itself, and the beginning of a source by which it is told.
+
+Knows no single format.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from enum import IntEnum
+from functools import cached_property
+from types import MappingProxyType
+from typing import Any, Literal
+
+from polyrank.data.files import base_suffix, read_start
+from polyrank.data.hub import is_hub
+from polyrank.data.rows import JSON_LINES, read_rows
+from polyrank.data.source import Source
+from polyrank.errors import DataError
+from polyrank.records import Example, LabelledPair, RetrievalSet
+
+Kind = Literal["examples", "pairs", "retrieval"]
+Found = Iterator[Example] | Iterator[LabelledPair] | RetrievalSet
+
+NO_VALUES: Mapping[str, Any] = MappingProxyType({})
+START = 1 << 16
+"""Bytes that a format may be told by."""
+
+
+class Fit(IntEnum):
+    """How well a source fits a format, where no mark at its beginning decides."""
+
+    NOT = 0
+    NAME = 1
+    """Its name or its separators allow the format."""
+    COMMON_COLUMNS = 2
+    """Its columns have names that many data sets use."""
+    COLUMNS = 3
+    """Its columns are those of the format."""
+    FIELDS = 4
+    """Its columns are the format's fields, by their names or as they are mapped."""
+
+
+class Beginning:
+    """The beginning of a source, by which its format is told; reads no more than one record.
+
+    A source that is not a plain file, such as a pipe, is not touched.
+    """
+
+    def __init__(self, source: Source) -> None:
+        self.source = source
+        self.path = source.path
+        self.columns = source.columns
+        self.suffix = base_suffix(source.path)
+        self.is_folder = source.path.is_dir()
+        self.is_hub = is_hub(source.path)
+        self.is_rows = self.is_hub or self.suffix == ".parquet"
+        """Whether its rows have named columns whatever they hold."""
+        self.is_file = source.path.is_file()
+        self.is_json_lines = self.suffix in JSON_LINES
+
+    @cached_property
+    def text(self) -> str:
+        """The first bytes of a file whose name does not tell that it holds rows; else nothing."""
+        if not self.is_file or self.is_rows or self.is_json_lines:
+            return ""
+        return read_start(self.path, START).decode(errors="replace")
+
+    @property
+    def first_line(self) -> str:
+        """The first line of the text."""
+        return self.text.partition("\n")[0].rstrip("\r")
+
+    @property
+    def cells(self) -> list[str]:
+        """The first line, cut at tabs."""
+        return self.first_line.split("\t")
+
+    @property
+    def has_cells(self) -> bool:
+        """Whether the first line seems to have several cells."""
+        is_json = self.text.startswith(("[", "{"))
+        return not is_json and (len(self.cells) > 1 or "," in self.first_line)
+
+    @cached_property
+    def values(self) -> Mapping[str, Any]:
+        """The first row by column; nothing where there is none.
+
+        A row that cannot be read is left to the reader to complain of.
+        """
+        has_rows = self.is_rows or (self.is_file and self.is_json_lines)
+        if not (has_rows or self.has_cells or self.text.startswith(("[", "{"))):
+            return NO_VALUES
+        try:
+            row = next(read_rows(self.source), None)
+        except DataError:
+            if self.is_hub:
+                raise
+            return NO_VALUES
+        return NO_VALUES if row is None else row.values
+
+    @property
+    def names(self) -> set[str]:
+        """The names of the columns."""
+        return set(self.values)
+
+    @property
+    def is_mapped(self) -> bool:
+        """Whether one of the columns is mapped to a field."""
+        return not self.names.isdisjoint(self.columns.values())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Format:
+    """One format: what it is, how it is told and read, and what it gives."""
+
+    name: str
+    gives: Kind
+    description: str
+    read: Callable[[Source], Found]
+    has_mark: Callable[[Beginning], bool] = lambda beginning: False
+    """Whether the beginning of a source has what no other format has."""
+    fit: Callable[[Beginning], Fit] = lambda beginning: Fit.NOT
+    """How well a source fits that has no format's mark."""
+    takes_columns: bool = False
+    """Whether its columns may be named."""

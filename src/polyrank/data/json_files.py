@@ -1,0 +1,150 @@
+"""JSON in files: an object per line, the items of an array one by one, or one whole value.
+
+Knows where each stands, for errors; knows nothing of what it means.
+"""
+
+from __future__ import annotations
+
+import codecs
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from polyrank.data.files import (
+    at_line,
+    damaged,
+    is_damage,
+    not_utf8,
+    open_bytes,
+    read_lines,
+)
+
+BETWEEN = b" \t\r\n,"
+"""The signs between the items of an array."""
+PIECE = 1 << 16
+"""Bytes of a long line that are parsed at a time."""
+DAMAGED = "The file is damaged or cut off; fetch it again."
+
+
+def read_json_lines(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Yield (line number, object) of a JSONL file; blank lines are passed over.
+
+    Raises DataError, with file and line, for a line that is not a JSON object.
+    """
+    for number, line in read_lines(path):
+        if line.strip():
+            yield number, json_object(path, number, line)
+
+
+def json_object(path: Path, number: int, line: str) -> dict[str, Any]:
+    """The JSON object of a line. Raises DataError, with file and line, if it is not one."""
+    try:
+        record = json.loads(line)
+    except json.JSONDecodeError as error:
+        raise at_line(path, number)(
+            f"The line is not JSON: {error.msg} at column {error.colno}.",
+            "Write one JSON object per line.",
+        ) from error
+    if not isinstance(record, dict):
+        raise at_line(path, number)(
+            f"The line holds a {type(record).__name__}, not a JSON object.",
+            'Write one JSON object per line, such as {"context": "…", "response": "…"}.',
+        )
+    return record
+
+
+def read_json(path: Path) -> Any:
+    """The JSON value that a file holds. Raises DataError, with file and line."""
+    text = "\n".join(line for _, line in read_lines(path))
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError as error:
+        raise at_line(path, error.lineno)(
+            f"The file is not JSON: {error.msg} at column {error.colno}.", DAMAGED
+        ) from error
+
+
+def read_json_array(path: Path) -> Iterator[tuple[int, Any]]:
+    """Yield (line where it begins, item) of a file that is one JSON array.
+
+    Memory holds one item and a piece of a line. Fractions are `float`, other numbers `int` of up
+    to 64 bits; half of a surrogate pair becomes a question mark. Raises DataError, with file and
+    line, where the file is not an array, is cut off, or holds other numbers, such as NaN.
+    """
+    import ijson
+
+    items: Any = ijson.sendable_list()
+    parser = ijson.items_coro(items, "item", use_float=True)
+    line = 1
+    begin: int | None = None
+    is_open = False
+    try:
+        for line, piece in read_pieces(path):
+            if not is_open:
+                piece = piece.lstrip()
+                if not piece:
+                    continue
+                require_array(path, line, piece)
+                parser.send(b"[")
+                piece, is_open = piece[1:], True
+            # What follows an item that ends with the last sign of a line begins on a later line.
+            content = piece.rstrip(BETWEEN)
+            parts = ((content[:-1], False), (content[-1:], True), (piece[len(content) :], True))
+            for part, is_end in parts:
+                if not part:
+                    continue
+                if begin is None and part.strip(BETWEEN):
+                    begin = line
+                parser.send(part)
+                for item in items:
+                    yield begin or line, item
+                    begin = line
+                if items and is_end:
+                    begin = None
+                items.clear()
+        require_array(path, line, b"[" if is_open else b"")
+        parser.close()
+    except ijson.JSONError as error:
+        raise at_line(path, line)(f"The text is not JSON: {reason_of(error)}.", DAMAGED) from error
+
+
+def require_array(path: Path, line: int, text: bytes) -> None:
+    """Raise DataError unless a text begins as an array does."""
+    if not text.startswith(b"["):
+        raise at_line(path, line)(
+            "The file is not a JSON array: it does not begin with '['.", DAMAGED
+        )
+
+
+def read_pieces(path: Path) -> Iterator[tuple[int, bytes]]:
+    """Yield (line number, a line with its end); of a long line, piece by piece.
+
+    Raises DataError, with the line, where the bytes are not UTF-8 or the compressed data is broken.
+    """
+    line, start = 1, 0
+    decoder = codecs.getincrementaldecoder("utf-8")()
+    with open_bytes(path) as handle:
+        try:
+            while piece := handle.readline(PIECE):
+                decoder.decode(piece)
+                if line == 1 and not start:
+                    piece = piece.removeprefix(codecs.BOM_UTF8)
+                yield line, piece
+                start += len(piece)
+                if piece.endswith(b"\n"):
+                    line, start = line + 1, 0
+            decoder.decode(b"", final=True)
+        except UnicodeDecodeError as error:
+            raise not_utf8(path, line, start + error.start, error.reason) from error
+        except Exception as error:
+            if not is_damage(error):
+                raise
+            raise damaged(path, line, error) from error
+
+
+def reason_of(error: Exception) -> str:
+    """The first line of a parser's complaint, and what it shows of the text."""
+    problem, _, shown = str(error).partition("\n")
+    near = shown.strip().partition("\n")[0].strip()
+    return problem.rstrip(".") + (f" at {near[:60]!r}" if near and not near.startswith("(") else "")
