@@ -65,7 +65,13 @@ class FakeIndex:
 @pytest.fixture(autouse=True)
 def fakes(monkeypatch: pytest.MonkeyPatch) -> LengthCross:
     model = LengthCross()
-    checkpoint = SimpleNamespace(load_model=lambda path, *, device, dtype: model)
+
+    def load_model(path: Path, *, device: str, dtype: str, token_budget: int | None) -> LengthCross:
+        if token_budget is not None:
+            model.token_budget = token_budget
+        return model
+
+    checkpoint = SimpleNamespace(load_model=load_model)
     monkeypatch.setitem(sys.modules, "polyrank.models.checkpoint", checkpoint)
     monkeypatch.setitem(sys.modules, "polyrank.retrieval.index", SimpleNamespace(Index=FakeIndex))
     return model
@@ -160,6 +166,7 @@ def test_search(capsys: pytest.CaptureFixture[str]) -> None:
     }
     assert FakeIndex.asked == {"top_k": 1, "exact": False, "where": None}
     opened = {"path": Path("i"), "model": None, "device": "cpu", "dtype": "auto"}
+    opened["token_budget"] = None
     assert FakeIndex.opened == opened
 
 

@@ -6,7 +6,8 @@ from typing import Any, ClassVar, Literal
 
 import pytest
 
-from polyrank.cli.flags import flags_of
+from polyrank.cli.command import default_words
+from polyrank.cli.flags import Options, flags_of
 from polyrank.cli.options import DeviceOptions, any_of, build, flattened, option, positional
 from polyrank.errors import UsageError
 
@@ -46,7 +47,7 @@ class Everything(DeviceOptions):
     ks: tuple[int, ...] = option((1, 2), help="Which k.")
     limit: int | float | None = option(None, help="How many.")
     recipe: Recipe = flattened(Recipe(seed=7))
-    model: dict[str, Any] = any_of(Small, Large, hide=("width",))
+    model: dict[str, Any] = any_of({"small": Small(), "large": Large()}, hide=("width",))
 
 
 def made(config: Path | None = None, **given: Any) -> Everything:
@@ -127,15 +128,16 @@ def test_the_words_of_flags() -> None:
     assert list(flags)[-1] == "device"
     assert flags["seed"].help == "The seed of all."
     assert flags["rate"].help == "The rate."
-    assert flags["shared"].help == "Whether. Only small."
-    assert flags["reduction"].help == "How. Default: mean for small, first for large."
+    assert flags["shared"].help == "Whether. Only for small."
+    assert flags["reduction"].help == "How."
+    assert default_words(flags["reduction"]) == " [default: mean for small, first for large]"
     assert flags["reduction"].metavar == "first|mean|max"
     assert "width" not in flags
 
 
 def test_two_settings_of_one_name_are_refused() -> None:
     @dataclass(frozen=True, kw_only=True)
-    class Twice:
+    class Twice(Options):
         seed: int = option(1, help="A seed.")
         recipe: Recipe = flattened()
 

@@ -23,11 +23,11 @@ from typing import Any, Generic, TypeVar
 
 import typer
 
-from polyrank.cli.flags import Flag, flags_of
+from polyrank.cli.flags import Flag, Options, flags_of
 from polyrank.cli.options import build
 from polyrank.cli.output import Output
 
-T = TypeVar("T")
+T = TypeVar("T", bound=Options)
 NOTHING_KEPT = "Nothing was changed."
 COMMON_HELP = {
     "--config FILE.yaml": "Settings from a YAML file, named like the flags; flags override them.",
@@ -154,14 +154,21 @@ def keyword(name: str, default: Any, annotation: Any) -> inspect.Parameter:
 
 
 def default_words(flag: Flag) -> str:
-    """The default as one would type it; nothing for null, an empty text and an empty list."""
+    """The default as one would type it, and others with when they hold; nothing where it is null,
+    an empty text or an empty list.
+    """
     if flag.required:
         return " Required."
-    if flag.default is None or flag.default in ("", ()):
-        return ""
-    default = str(flag.default)
+    empty = flag.default is None or flag.default in ("", ())
+    words = [] if empty else [typed(flag, flag.default)]
+    words += [f"{typed(flag, value)} {when}" for when, value in flag.cases]
+    return f" [default: {', '.join(words)}]" if words else ""
+
+
+def typed(flag: Flag, value: Any) -> str:
+    """A value of a flag as one would type it."""
     if flag.is_switch:
-        default = flag.flag if flag.default else f"--no-{flag.flag[2:]}"
-    elif isinstance(flag.default, tuple):
-        default = ",".join(map(str, flag.default))
-    return f" [default: {default}]"
+        return flag.flag if value else f"--no-{flag.flag[2:]}"
+    if isinstance(value, tuple):
+        return ",".join(map(str, value))
+    return "none" if value is None else str(value)

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from polyrank.cli.command import command
+from polyrank.cli.flags import Options
 from polyrank.cli.options import option, positional
 from polyrank.cli.output import Output
 from polyrank.config import require
@@ -21,7 +22,7 @@ NUM_EXAMPLES_SHOWN = 3
 
 
 @dataclass(frozen=True, kw_only=True)
-class CorpusOptions:
+class CorpusOptions(Options):
     """Options of `polyrank corpus`."""
 
     source: Path = positional(

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from polyrank.cli.flags import Options
 from polyrank.cli.options import option
 from polyrank.errors import UsageError
 from polyrank.progress import Say, silent
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True)
-class DataOptions:
+class DataOptions(Options):
     """Options of every command that reads data. Inherit from it."""
 
     format: str = option(

@@ -65,7 +65,7 @@ class DistilOptions(TrainOptions):
         "cross-encoder with head = interaction.",
     )
     relabel: bool = option(False, help="Discard the scores of --labels and score anew.")
-    model: dict[str, Any] = any_of(BiEncoderConfig, PolyEncoderConfig)
+    model: dict[str, Any] = any_of({"bi": BiEncoderConfig(), "poly": PolyEncoderConfig()})
     objective: ObjectiveConfig = flattened(hide=("symmetric", "logq", "extra_negatives", "margin"))
     training: TrainingConfig = flattened(hide=("num_negatives",))
     negatives: NegativesConfig = flattened(
@@ -118,7 +118,7 @@ def distil(options: DistilOptions, output: Output) -> None:
     it fits every context. An interrupted run goes on where it was when it is started again.
     """
     if options.show_config:
-        show_config(options, options.arch, output)
+        show_config(options, [options.arch] if options.arch else ["bi", "poly"], output)
         return
     with joining_processes(options.device, output) as (device, output):
         with processes.sharing_errors():

@@ -11,13 +11,13 @@ import dataclasses
 import inspect
 import textwrap
 import types
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import MISSING, dataclass, replace
 from functools import cache, reduce
 from itertools import pairwise
 from operator import or_
 from pathlib import Path
-from typing import Any, Literal, Union, get_args, get_origin
+from typing import Any, ClassVar, Literal, Union, get_args, get_origin
 
 from polyrank.config import field_types
 
@@ -32,6 +32,7 @@ class Flag:
     type: Any
     path: tuple[str, ...]
     default: Any
+    """What runs where nothing is given; None also where `cases` say it all."""
     help: str
     flag: str
     short: str | None = None
@@ -40,6 +41,8 @@ class Flag:
     split: bool = True
     unless: str | None = None
     """The switch with which a required one may be missing."""
+    cases: tuple[tuple[str, Any], ...] = ()
+    """Other defaults, each with the words for when it holds: ("for cross", "first")."""
 
     @property
     def required(self) -> bool:
@@ -62,15 +65,39 @@ class Flag:
         return self.positional or self.flag
 
 
-def flags_of(cls: type) -> tuple[Flag, ...]:
+class Options:
+    """Base of the options of every command."""
+
+    CASES: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
+    """Settings with which `presets` are others, by the words that --help has for them."""
+
+    @classmethod
+    def presets(cls, values: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Settings, by name, between what flags and YAML say (`values`) and the defaults."""
+        return {}
+
+
+def flags_of(cls: type[Options]) -> tuple[Flag, ...]:
     """Every flag and argument of an options class: arguments first, inherited flags last."""
-    found = list(walk(cls, (), MISSING, ()))
+    found = [with_presets(flag, cls) for flag in walk(cls, (), MISSING, ())]
     names = [flag.name for flag in found]
     twice = {name for name in names if names.count(name) > 1}
     assert not twice, f"{cls.__name__}: several settings are called {twice}"
     own = inspect.get_annotations(cls)
-    inherited = {field.name for field in dataclasses.fields(cls) if field.name not in own}
+    inherited = {name for name in field_types(cls) if name not in own}
     return tuple(sorted(found, key=lambda flag: (flag.positional is None, flag.name in inherited)))
+
+
+def with_presets(flag: Flag, cls: type[Options]) -> Flag:
+    """The flag with the default that the presets of a command leave it, and those of its cases."""
+    default = cls.presets({}).get(flag.name, flag.default)
+    cases: dict[Any, list[str]] = {}
+    for words, values in cls.CASES.items():
+        other = cls.presets(values).get(flag.name, flag.default)
+        if other != default and flag.name not in values:
+            cases.setdefault(other, []).append(words)
+    found = tuple((" or ".join(words), other) for other, words in cases.items())
+    return replace(flag, default=default, cases=flag.cases + found)
 
 
 def walk(
@@ -106,34 +133,39 @@ def walk(
 
 
 def union(
-    classes: tuple[type, ...], path: tuple[str, ...], hidden: tuple[str, ...]
+    alternatives: Mapping[str, Any], path: tuple[str, ...], hidden: tuple[str, ...]
 ) -> Iterator[Flag]:
-    """Yield one flag for every name that any of the classes has; the help says which have it."""
-    by_name: dict[str, list[Flag]] = {}
-    labels: dict[str, list[str]] = {}
-    for cls in classes:
-        for flag in walk(cls, path, MISSING, hidden):
-            by_name.setdefault(flag.name, []).append(flag)
-            labels.setdefault(flag.name, []).append(getattr(cls, "architecture", cls.__name__))
-    for name, flags in by_name.items():
-        expected = either([flag.type for flag in flags])
-        defaults = dict.fromkeys(flag.default for flag in flags)
-        known = "" if len(flags) == len(classes) else f" Only {' and '.join(labels[name])}."
-        shown = ""
-        if len(defaults) > 1:
-            pairs = zip(labels[name], flags, strict=True)
-            each = [
-                f"{'by itself' if flag.default is None else flag.default} for {who}"
-                for who, flag in pairs
-            ]
-            shown = f" Default: {', '.join(each)}."
+    """Yield one flag for every name that any of the settings has; the help says which have it."""
+    by_name: dict[str, dict[str, Flag]] = {}
+    for label, settings in alternatives.items():
+        for flag in walk(type(settings), path, settings, hidden):
+            if flag.flag not in label.split():
+                by_name.setdefault(flag.name, {})[label] = flag
+    known = {settings.architecture for settings in alternatives.values()}
+    for flags in by_name.values():
+        who = list(dict.fromkeys(alternatives[label].architecture for label in flags))
+        labels: dict[Any, list[str]] = {}
+        for label, flag in flags.items():
+            same = labels.setdefault(flag.default, [])
+            if not any(label.startswith(f"{other} with ") for other in same):
+                same.append(label)
+        first, *others = flags.values()
+        expected = either([first.type, *(flag.type for flag in others)])
         yield replace(
-            flags[0],
+            first,
             type=expected,
-            default=None if shown else flags[0].default,
-            help=flags[0].help + known + shown,
+            default=first.default if len(labels) == 1 else None,
+            cases=tuple((f"for {listed(each)}", value) for value, each in labels.items())
+            if len(labels) > 1
+            else (),
+            help=first.help + ("" if known == set(who) else f" Only for {listed(who)}."),
             metavar=metavar_of(expected),
         )
+
+
+def listed(words: Sequence[str]) -> str:
+    """Words as a sentence lists them: a, b and c."""
+    return " and ".join(filter(None, (", ".join(words[:-1]), words[-1])))
 
 
 def either(kinds: list[Any]) -> Any:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from polyrank.cli.command import command
-from polyrank.cli.options import ModelOptions, load, option, positional, set_batch_tokens
+from polyrank.cli.options import ModelOptions, load, option, positional
 from polyrank.cli.output import Output
 from polyrank.errors import DataError, UsageError
 
@@ -249,8 +249,12 @@ def add(options: IndexOptions, output: Output) -> None:
 
     assert options.add is not None
     started = time.perf_counter()
-    with Index.open(options.model, device=options.device, dtype=options.dtype) as opened:
-        set_batch_tokens(opened.model, options)
+    with Index.open(
+        options.model,
+        device=options.device,
+        dtype=options.dtype,
+        token_budget=options.batch_tokens,
+    ) as opened:
         before = len(opened)
         count = opened.add(options.add, replace=options.replace)
         now = len(opened)

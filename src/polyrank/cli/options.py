@@ -20,20 +20,20 @@ from __future__ import annotations
 
 import dataclasses
 import types
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import MISSING, dataclass
 from pathlib import Path
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin
 
-from polyrank.cli.flags import Flag, base_type, default_of, flags_of
+from polyrank.cli.flags import Flag, Options, base_type, default_of, flags_of
 from polyrank.config import coerce, field_types, load_yaml, require
 from polyrank.errors import UsageError, nearest
 
-T = TypeVar("T")
+T = TypeVar("T", bound=Options)
 
 
 @dataclass(frozen=True, kw_only=True)
-class DeviceOptions:
+class DeviceOptions(Options):
     """What every command has: where to compute. Inherit from it."""
 
     device: str = dataclasses.field(
@@ -76,14 +76,15 @@ def flattened(default: Any = MISSING, *, hide: Iterable[str] = ()) -> Any:
     return dataclasses.field(default=default, metadata={"hide": tuple(hide)})
 
 
-def any_of(*classes: type, hide: Iterable[str] = ()) -> Any:
-    """A `dict[str, Any]` field that takes the settings of whichever class is chosen later.
+def any_of(alternatives: Mapping[str, Any], *, hide: Iterable[str] = ()) -> Any:
+    """A `dict[str, Any]` field that takes the settings of whichever architecture is chosen later.
 
-    Every name of any of the classes becomes one flag; the dict holds only what was given, for
-    `config.from_mapping` with the chosen class. Names that this class lacks are the command's to
-    warn about.
+    `alternatives` are the settings of each architecture, by the words that --help has for it; their
+    values are the defaults that it states. Every name of any of them becomes one flag; the dict
+    holds only what was given, for `config.from_mapping` with the chosen class. The command warns of
+    names that this class lacks.
     """
-    words = {"alternatives": classes, "hide": tuple(hide)}
+    words = {"alternatives": alternatives, "hide": tuple(hide)}
     return dataclasses.field(default_factory=dict, metadata=words)
 
 
@@ -110,15 +111,9 @@ def load(path: Path, options: ModelOptions) -> Any:
     """
     from polyrank.models.checkpoint import load_model
 
-    model = load_model(path, device=options.device, dtype=options.dtype)
-    set_batch_tokens(model, options)
-    return model
-
-
-def set_batch_tokens(model: Any, options: ModelOptions) -> None:
-    """Cut the model's batches as the options say, if they do."""
-    if options.batch_tokens is not None:
-        model.token_budget = options.batch_tokens
+    return load_model(
+        path, device=options.device, dtype=options.dtype, token_budget=options.batch_tokens
+    )
 
 
 def build(cls: type[T], given: Mapping[str, Any], config: Path | None, where: str) -> T:
@@ -133,9 +128,7 @@ def build(cls: type[T], given: Mapping[str, Any], config: Path | None, where: st
     for name, text in given.items():
         flag = flags[name]
         values[name] = coerce(parse(text, flag), flag.type, flag.shown, where)
-    presets: Callable[[Mapping[str, Any]], Mapping[str, Any]] | None = getattr(cls, "presets", None)
-    if presets is not None:
-        values = {**presets(values), **values}
+    values = {**cls.presets(values), **values}
     for flag in flags.values():
         if flag.required and flag.name not in values:
             if flag.unless is not None and values.get(flag.unless):

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from polyrank.cli.command import NOTHING_KEPT, command
 from polyrank.cli.flags import flag_of
-from polyrank.cli.options import ModelOptions, any_of, flattened, option, set_batch_tokens
+from polyrank.cli.options import ModelOptions, any_of, flattened, option
 from polyrank.cli.output import Output
 from polyrank.cli.training_command import (
     checkpoint_kept,
@@ -35,11 +35,13 @@ if TYPE_CHECKING:
     from polyrank.training.pretraining.corpora import Drawing
 
 NEW = {"projection": 512, "learning_rate": 5e-4}
-"""What a new encoder begins with, unless something else is asked for."""
+"""The defaults of a new encoder."""
 LENGTHS = {"max_context_length": 64, "max_candidate_length": 288}
-"""Tokens of the two texts, as far as the encoder places so many."""
+MODEL: dict[str, Any] = {"shared_towers": True, **LENGTHS}
+"""The defaults of the model around any encoder."""
 UNUSED = ("num_negatives", "metric", "plateau_factor")
 """Settings of training that have no place here."""
+TRAINING = TrainingConfig(epochs=1.0)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,22 +83,25 @@ class PretrainOptions(ModelOptions):
     tables: TablesSettings = flattened(hide=("held_out_ids",))
     tasks_settings: TaskSettings = flattened()
     encoder: NewEncoderConfig = flattened()
-    model: dict[str, Any] = any_of(BiEncoderConfig)
-    training: TrainingConfig = flattened(hide=UNUSED)
+    model: dict[str, Any] = any_of({"bi": BiEncoderConfig(**MODEL)})
+    training: TrainingConfig = flattened(TRAINING, hide=UNUSED)
+
+    CASES: ClassVar[Mapping[str, Mapping[str, Any]]] = {
+        "with --base": {"base": "MODEL"},
+        "where no task compares vectors (--tasks mlm)": {"tasks": "mlm"},
+    }
 
     @classmethod
     def presets(cls, values: Mapping[str, Any]) -> Mapping[str, Any]:
-        """What suits pre-training: one pass, and for a new encoder a higher rate."""
+        """What suits a new encoder, and the settings of the recipe."""
         recipe = values.get("recipe")
         papers = {} if recipe is None else find(recipe, PRETRAINING).settings("bi")
         papers.pop("arch", None)
         asked = {**papers, **values}
-        usual: dict[str, Any] = {}
-        if asked.get("max_steps") is None:
-            usual["epochs"] = 1.0
-        if asked.get("base") is None:
-            usual |= NEW if trains_vectors(asked) else {**NEW, "projection": None}
-        return {**usual, **papers}
+        if asked.get("base") is not None:
+            return papers
+        new = NEW if trains_vectors(asked) else {**NEW, "projection": None}
+        return {**new, **papers}
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -128,7 +133,7 @@ def pretrain(options: PretrainOptions, output: Output) -> None:
     processes train one encoder; docs/pretraining.md explains tasks and losses.
     """
     if options.show_config:
-        show_config(options, None, output)
+        show_config(options, ["bi"], output, MODEL)
         return
     if options.output is None and not options.preview:
         raise UsageError(
@@ -211,7 +216,6 @@ def making_words(options: PretrainOptions) -> str:
 def load_base(options: PretrainOptions, drawing: Drawing, device: str, output: Output) -> Any:
     """The bi-encoder that is trained, around a new encoder or a given one."""
     from polyrank.models.bi_encoder import BiEncoder
-    from polyrank.models.folder import DESCRIPTION
     from polyrank.runtime import set_seed
     from polyrank.training.pretraining.corpora import base_folder
     from polyrank.training.pretraining.new_base import make_base
@@ -234,19 +238,14 @@ def load_base(options: PretrainOptions, drawing: Drawing, device: str, output: O
                 output.warn(f"{flag_of(name)} has no effect with --base.")
     processes.barrier()
     set_seed(options.training.seed)
-    settings = dict(options.model)
-    if not (Path(base) / DESCRIPTION).is_file():  # a saved model has its own number of towers
-        settings.setdefault("shared_towers", True)
-    model = BiEncoder.from_pretrained(base, device=device, dtype=options.dtype, **settings)
-    room = model.context_tower.max_length
-    lengths: dict[str, Any] = {
-        name: length if room is None else min(length, room)
-        for name, length in LENGTHS.items()
-        if name not in settings
-    }
-    model.config = replace(model.config, **lengths)
-    set_batch_tokens(model, options)
-    return model
+    return BiEncoder.from_pretrained(
+        base,
+        device=device,
+        dtype=options.dtype,
+        token_budget=options.batch_tokens,
+        defaults=MODEL,
+        **options.model,
+    )
 
 
 def run(options: PretrainOptions, drawing: Drawing, model: Any, output: Output) -> None:
@@ -260,7 +259,7 @@ def run(options: PretrainOptions, drawing: Drawing, model: Any, output: Output) 
     batch = options.training.batch_size
     mixture = drawing.mixture(batch)
     steps = count_steps(len(mixture), options.training)
-    warn_of_idle_training(options.training, output)
+    warn_of_idle_training(options.training, output, TRAINING)
     pairs = drawing.pairs(steps * batch, batch, options.masking)
     parameters = sum(one.numel() for one in model.parameters()) / 1e6
     output.say(

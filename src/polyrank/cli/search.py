@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from polyrank.cli.command import command
-from polyrank.cli.options import ModelOptions, load, option, positional, set_batch_tokens
+from polyrank.cli.options import ModelOptions, load, option, positional
 from polyrank.cli.output import Output, plain
 from polyrank.config import require
 from polyrank.errors import DataError, UsageError
@@ -95,9 +95,13 @@ def search(options: SearchOptions, output: Output) -> None:
     from polyrank.retrieval.index import Index
 
     model = None if options.model is None else load(options.model, options)
-    index = Index.open(options.index, model, device=options.device, dtype=options.dtype)
-    if model is None:
-        set_batch_tokens(index.model, options)
+    index = Index.open(
+        options.index,
+        model,
+        device=options.device,
+        dtype=options.dtype,
+        token_budget=options.batch_tokens,
+    )
     found, num_reranked = find(index, contexts, options)
     results = []
     for context, hits, report, count in zip(

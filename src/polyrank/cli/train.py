@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any, Literal
 from polyrank.cli.command import command
 from polyrank.cli.data import DataOptions
 from polyrank.cli.flags import flag_of
-from polyrank.cli.options import ModelOptions, any_of, flattened, option, set_batch_tokens
+from polyrank.cli.options import ModelOptions, any_of, flattened, option
 from polyrank.cli.output import Output
 from polyrank.cli.training_command import (
+    ARCHITECTURES,
     checkpoint_kept,
     command_line,
     joining_processes,
@@ -38,7 +39,8 @@ if TYPE_CHECKING:
 
     Records = Sequence[Example] | Sequence[LabelledPair]
 
-ARCHITECTURES = {"bi": "bi-encoder", "poly": "poly-encoder", "cross": "cross-encoder"}
+Architecture = Literal["bi", "poly", "cross"]
+EVERY: tuple[Architecture, ...] = ("bi", "poly", "cross")
 DEV_CANDIDATES = 20
 
 
@@ -84,7 +86,14 @@ class TrainOptions(DataOptions, ModelOptions):
     show_config: bool = option(
         False, help="Print all settings as YAML, which --config reads, and train nothing."
     )
-    model: dict[str, Any] = any_of(BiEncoderConfig, PolyEncoderConfig, CrossEncoderConfig)
+    model: dict[str, Any] = any_of(
+        {
+            "bi": BiEncoderConfig(),
+            "poly": PolyEncoderConfig(),
+            "cross": CrossEncoderConfig(),
+            "cross with --head interaction": CrossEncoderConfig(head="interaction"),
+        }
+    )
     objective: ObjectiveConfig = flattened(hide=("teacher_share",))
     training: TrainingConfig = flattened()
 
@@ -114,7 +123,7 @@ def train(options: TrainOptions, output: Output) -> None:
     all processes train one model; docs/training.md explains recipes, settings and processes.
     """
     if options.show_config:
-        show_config(options, None if options.arch == "all" else options.arch, output)
+        show_config(options, architectures_of(options), output)
         return
     with joining_processes(options.device, output) as (device, output):
         with processes.sharing_errors():
@@ -131,6 +140,11 @@ def train(options: TrainOptions, output: Output) -> None:
             output.result(train_one(options, device, examples, dev, output))
 
 
+def architectures_of(options: TrainOptions) -> Sequence[Architecture]:
+    """The architectures that are trained; all of them where none has been chosen yet."""
+    return [arch for arch in EVERY if options.arch in (arch, "all", None)]
+
+
 def each_alone(options: TrainOptions) -> list[TrainOptions]:
     """The options of each architecture's own run, without settings of another's model."""
     return [
@@ -140,7 +154,7 @@ def each_alone(options: TrainOptions) -> list[TrainOptions]:
             output=options.output / arch,
             model={k: v for k, v in options.model.items() if k in field_types(CONFIGS[arch])},
         )
-        for arch in ("bi", "poly", "cross")
+        for arch in EVERY
     ]
 
 
@@ -280,11 +294,13 @@ def load_base(options: TrainOptions, device: str, output: Output) -> Any:
 
     settings = settings_of(options, output)
     set_seed(options.training.seed)
-    model = CLASSES[options.arch].from_pretrained(
-        options.base, device=device, dtype=options.dtype, **settings
+    return CLASSES[options.arch].from_pretrained(
+        options.base,
+        device=device,
+        dtype=options.dtype,
+        token_budget=options.batch_tokens,
+        **settings,
     )
-    set_batch_tokens(model, options)
-    return model
 
 
 def is_pairs(records: Records) -> bool:

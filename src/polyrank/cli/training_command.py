@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import shlex
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -15,10 +15,10 @@ from typing import Any
 from polyrank.cli.flags import flag_of, flags_of
 from polyrank.cli.options import settings_of
 from polyrank.cli.output import Output
-from polyrank.config import to_mapping
+from polyrank.config import field_types, to_mapping
 from polyrank.models.config import CONFIGS
 from polyrank.training import processes
-from polyrank.training.config import TrainingConfig, without_effect
+from polyrank.training.config import STANDARD, TrainingConfig, without_effect
 
 
 class Silent(Output):
@@ -51,9 +51,11 @@ def checkpoint_kept(output: Path, kept: str = ", and the last checkpoint is kept
     return f"What stood at {output} before is unchanged{kept}: run the same command again to go on."
 
 
-def warn_of_idle_training(config: TrainingConfig, output: Output) -> None:
+def warn_of_idle_training(
+    config: TrainingConfig, output: Output, default: TrainingConfig = STANDARD
+) -> None:
     """Warn of settings of training that the others take the effect from."""
-    for setting in without_effect(config):
+    for setting in without_effect(config, default):
         output.warn(f"{flag_of(setting)} has no effect beside the other settings.")
 
 
@@ -80,13 +82,21 @@ def command_line() -> str:
     return shlex.join([*starter, "polyrank", *sys.argv[1:]])
 
 
+ARCHITECTURES = {"bi": "bi-encoder", "poly": "poly-encoder", "cross": "cross-encoder"}
 NOT_SETTINGS = ("show_config", "restart")
+NO_DEFAULTS: Mapping[str, Any] = {}
 
 
-def show_config(options: Any, architecture: str | None, output: Output) -> None:
+def show_config(
+    options: Any,
+    architectures: Sequence[str],
+    output: Output,
+    defaults: Mapping[str, Any] = NO_DEFAULTS,
+) -> None:
     """Print the settings of built options; with --json, as one object.
 
-    Settings of the model that nobody gave stand in comments, since the base may bring its own.
+    Settings of the model that nobody gave stand in comments, with the values that will run:
+    `defaults` are the command's own.
     """
     settings = settings_of(options)
     for name in NOT_SETTINGS:
@@ -95,20 +105,36 @@ def show_config(options: Any, architecture: str | None, output: Output) -> None:
     missing = [name for name, value in settings.items() if value is None and flags[name].required]
     for name in missing:
         del settings[name]
-    output.say("\n".join(lines(settings, missing, architecture)))
+    shown = [f"# {name}: is required" for name in missing]
+    shown += lines(settings)
+    known = options.base is not None and Path(options.base).is_dir()
+    unless = "" if known else ", unless the base brings its own"
+    for architecture in architectures:
+        model = model_settings(architecture, options, defaults)
+        unset = {name: value for name, value in model.items() if name not in options.model}
+        shown.append(f"# The other settings of the {ARCHITECTURES[architecture]}{unless}:")
+        shown += [f"# {line}" for line in lines(unset)]
+    output.say("\n".join(shown))
     output.result({"config": settings, "missing": missing})
 
 
-def lines(settings: dict[str, Any], missing: list[str], architecture: str | None) -> list[str]:
-    """The lines of the YAML file."""
+def model_settings(architecture: str, options: Any, defaults: Mapping[str, Any]) -> dict[str, Any]:
+    """All settings of the model that will run, as far as its base is known.
+
+    Lengths that the encoder cannot place will be cut.
+    """
+    known = field_types(CONFIGS[architecture])
+    given = {name: value for name, value in options.model.items() if name in known}
+    if options.base is not None and Path(options.base).is_dir():
+        from polyrank.models.loading import inherit
+
+        defaults = inherit(architecture, Path(options.base), defaults)
+    return to_mapping(CONFIGS[architecture](**{**defaults, **given}))
+
+
+def lines(settings: Mapping[str, Any]) -> list[str]:
+    """Settings as the lines of a YAML file."""
     import yaml
 
-    shown = [f"# {name}: is required" for name in missing]
-    shown += yaml.safe_dump(settings, sort_keys=False, allow_unicode=True).splitlines()
-    if architecture is not None:
-        rest = to_mapping(CONFIGS[architecture]())
-        unset = {name: value for name, value in rest.items() if name not in settings}
-        if unset:
-            shown.append("# As follows, unless the base brings its own:")
-            shown += [f"# {line}" for line in yaml.safe_dump(unset, sort_keys=False).splitlines()]
-    return shown
+    shown: str = yaml.safe_dump(dict(settings), sort_keys=False, allow_unicode=True)
+    return shown.splitlines()

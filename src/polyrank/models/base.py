@@ -143,6 +143,8 @@ class Model(nn.Module):
         *,
         device: str | torch.device = "auto",
         dtype: str | torch.dtype = "auto",
+        token_budget: int | None = None,
+        defaults: Mapping[str, Any] | None = None,
         **settings: Any,
     ) -> Self:
         """A model from an encoder (folder or hub id), a saved polyrank model, or a saved
@@ -150,13 +152,18 @@ class Model(nn.Module):
 
         `settings` are the fields of the architecture's configuration. From a saved model of the
         same architecture comes that model, bit by bit; from one of another architecture come its
-        encoders, and everything else is new. `dtype` is the precision of inference. Raises
+        encoders, and everything else is new. `defaults` take the place of the configuration's and
+        of what the source brings, except of what a saved model's weights were made for; lengths
+        among them are cut to what the encoder can place. `dtype` is the precision of inference,
+        `token_budget` the most padded tokens of one of its batches. Raises
         ModelError if there is no model or its weights do not fit, UsageError for an unknown
         setting or one that contradicts the saved model.
         """
-        model = load(cls, source, settings)
+        model = load(cls, source, settings, defaults or {})
         model.path = Path(source).absolute() if Path(source).is_dir() else None
         model.place(device, dtype)
+        if token_budget is not None:
+            model.token_budget = token_budget
         return cast("Self", model.eval())
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Model:

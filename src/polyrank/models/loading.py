@@ -5,6 +5,7 @@ Knows the kinds of source; knows no architecture by name.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
@@ -22,7 +23,6 @@ from polyrank.models.backbone import (
 )
 from polyrank.models.config import CONFIGS
 from polyrank.models.folder import (
-    Description,
     fit_weights,
     read_description,
     read_weights,
@@ -45,26 +45,49 @@ SHAPING = (
 LENGTHS = ("max_context_length", "max_candidate_length")
 
 
-def load(model_class: Any, source: str | Path, settings: dict[str, Any]) -> Any:
+def load(
+    model_class: Any, source: str | Path, settings: dict[str, Any], defaults: Mapping[str, Any]
+) -> Any:
     """A model of `model_class` from any kind of source. Raises ModelError, UsageError."""
     folder = local_folder(source)
     description = read_description(folder)
+    inherited = inherit(model_class.architecture, folder, defaults)
     if description is None:
-        return from_encoder(model_class, folder, settings)
+        return from_encoder(model_class, folder, inherited, settings)
     if description.architecture == model_class.architecture:
-        return reopen(model_class, folder, description, settings)
-    return derive(model_class, folder, description, settings)
+        return reopen(model_class, folder, inherited, settings)
+    return derive(model_class, folder, inherited, settings)
 
 
-def from_encoder(model_class: Any, folder: Path, settings: dict[str, Any]) -> Any:
-    """A new model around an encoder; a sentence-transformers folder brings its settings along."""
+def inherit(architecture: str, folder: Path, defaults: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings that a model of an architecture has from its source and from `defaults`.
+
+    `defaults` replace what the source brings, except where a saved model's weights were made for
+    that.
+    """
+    description = read_description(folder)
+    if description is None:
+        taken = read_folder(folder)
+        brought = {}
+        if taken is not None and architecture != "cross":  # its pooling is not that of single texts
+            brought = taken.settings
+    else:
+        brought = description.settings
+        defaults = {name: value for name, value in defaults.items() if name not in SHAPING}
+        both = {description.architecture, architecture}
+        if len(both) == 2 and "cross" in both:
+            brought = {name: brought[name] for name in LENGTHS if name in brought}
+    known = {field.name for field in fields(CONFIGS[architecture])}
+    return {name: value for name, value in brought.items() if name in known} | dict(defaults)
+
+
+def from_encoder(
+    model_class: Any, folder: Path, inherited: dict[str, Any], settings: dict[str, Any]
+) -> Any:
+    """A new model around an encoder, that of a sentence-transformers folder for instance."""
     taken = read_folder(folder)
-    known = {field.name for field in fields(CONFIGS[model_class.architecture])}
-    inherited = {}
     if taken is not None:
         folder = taken.encoder
-        if model_class.architecture != "cross":  # its pooling is not that of single texts
-            inherited = {name: value for name, value in taken.settings.items() if name in known}
     backbone = Backbone(load_encoder(folder))
     tokenizer = TextTokenizer(load_tokenizer(folder))
     config = settle(model_class, inherited, settings, backbone)
@@ -87,16 +110,16 @@ def tokenizer_of(source: str | Path) -> Any:
 
 
 def reopen(
-    model_class: Any, folder: Path, description: Description, settings: dict[str, Any]
+    model_class: Any, folder: Path, inherited: dict[str, Any], settings: dict[str, Any]
 ) -> Any:
     """The saved model itself; settings that do not shape its weights may be changed.
 
     One encoder of both sides may become two, which begin alike.
     """
-    shared = description.settings.get("shared_towers") is True
+    shared = inherited.get("shared_towers") is True
     separate = shared and settings.get("shared_towers") is False
     for name, value in settings.items():
-        saved = description.settings.get(name, value)
+        saved = inherited.get(name, value)
         if name == "shared_towers" and separate:
             continue
         if name in SHAPING and value != saved:
@@ -104,7 +127,7 @@ def reopen(
                 f"The model in {folder} was made with {name} = {saved}, not {value}.",
                 f"Leave {name} out, or train a model with the value you want.",
             )
-    model = empty_model(model_class, folder, description, settings)
+    model = empty_model(model_class, folder, inherited, settings)
     weights = read_weights(folder)
     if separate:
         weights |= {
@@ -126,21 +149,16 @@ def origins_of(name: str) -> list[str]:
 
 
 def derive(
-    model_class: Any, folder: Path, description: Description, settings: dict[str, Any]
+    model_class: Any, folder: Path, inherited: dict[str, Any], settings: dict[str, Any]
 ) -> Any:
     """A new model that starts from the encoders of a saved one of another architecture."""
-    known = {field.name for field in fields(CONFIGS[model_class.architecture])}
-    kept = {name: value for name, value in description.settings.items() if name in known}
-    if "cross" in (description.architecture, model_class.architecture):
-        kept = {name: value for name, value in kept.items() if name in LENGTHS}
-    described = Description(model_class.architecture, kept)
-    model = empty_model(model_class, folder, described, settings)
+    model = empty_model(model_class, folder, inherited, settings)
     weights = read_weights(folder)
     taken = model.state_dict()
     for name in list(taken):
         part = name.partition(".")[0]
         if part.endswith("_projection"):
-            if model.config.projection != kept.get("projection"):
+            if model.config.projection != inherited.get("projection"):
                 continue
         elif not part.endswith("tower"):
             continue
@@ -155,13 +173,13 @@ def derive(
 
 
 def empty_model(
-    model_class: Any, folder: Path, description: Description, settings: dict[str, Any]
+    model_class: Any, folder: Path, inherited: dict[str, Any], settings: dict[str, Any]
 ) -> Any:
     """A model as described, its weights not yet read."""
     with torch.random.fork_rng(devices=[]):  # what is drawn here is overwritten
         backbone = Backbone(build_encoder(folder / BACKBONE_FOLDER))
         tokenizer = TextTokenizer(load_tokenizer(folder / BACKBONE_FOLDER))
-        config = settle(model_class, description.settings, settings, backbone)
+        config = settle(model_class, inherited, settings, backbone)
         return model_class(backbone, tokenizer, config)
 
 

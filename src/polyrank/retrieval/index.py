@@ -153,10 +153,12 @@ class Index:
         *,
         device: str | torch.device = "auto",
         dtype: str | torch.dtype = "auto",
+        token_budget: int | None = None,
     ) -> Index:
         """Open an index folder; its vectors stay on the disk.
 
-        Without `model`, the index's own is loaded to `device`, to encode contexts in `dtype`.
+        Without `model`, the index's own is loaded to `device`, to encode contexts in `dtype` and
+        in batches of `token_budget` padded tokens.
         Raises IndexFolderError if this is no index, if it is damaged, or if it was made by
         another model.
         """
@@ -164,11 +166,11 @@ class Index:
         plain = read_plain(folder)
         if is_remote(plain):
             remote = read_remote(folder, plain)
-            model = made_by(folder, remote.model, remote.files, model, device, dtype)
+            model = made_by(folder, remote.model, remote.files, model, device, dtype, token_budget)
             return cls(model, connected(remote), folder)
         engine = FolderEngine(folder)
         manifest = engine.manifest
-        model = made_by(folder, manifest.model, manifest.files, model, device, dtype)
+        model = made_by(folder, manifest.model, manifest.files, model, device, dtype, token_budget)
         engine.sample = sampler(model, None)
         return cls(model, engine, folder)
 
@@ -283,10 +285,11 @@ def made_by(
     model: VectorModel | None,
     device: str | torch.device,
     dtype: str | torch.dtype,
+    token_budget: int | None,
 ) -> VectorModel:
     """The model of an index: the one that is given, if it is the one, or the index's own."""
     if model is None:
-        return load_recorded_model(folder, record, files, device, dtype)
+        return load_recorded_model(folder, record, files, device, dtype, token_budget)
     require_vectors(model)
     require_recorded_model(folder, record, model)
     return model

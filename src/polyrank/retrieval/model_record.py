@@ -42,6 +42,7 @@ def load_recorded_model(
     files: Mapping[str, FileRecord],
     device: str | torch.device,
     dtype: str | torch.dtype,
+    token_budget: int | None = None,
 ) -> VectorModel:
     """Load the model of an index, of whose copy `files` are the records.
 
@@ -55,11 +56,12 @@ def load_recorded_model(
         raise IndexFolderError(f"The index {folder} misses its model {places[0]}.", REMEDY)
     check_sizes(folder, of_model(files))
     try:
-        model = cast("VectorModel", load_model(found, device=device, dtype=dtype))
+        loaded = load_model(found, device=device, dtype=dtype, token_budget=token_budget)
     except ModelError as error:
         raise IndexFolderError(
             f"The model of the index {folder} cannot be loaded: {error.problem}", REMEDY
         ) from error
+    model = cast("VectorModel", loaded)
     require_recorded_model(folder, record, model)
     return model
 

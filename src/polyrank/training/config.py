@@ -94,9 +94,11 @@ class TrainingConfig:
         return tuple(sorted({1, 2, 5, 10} | own))
 
 
-def without_effect(config: TrainingConfig) -> list[str]:
-    """The names of settings that were changed and that others take the effect from."""
-    default = TrainingConfig()
+STANDARD = TrainingConfig()
+
+
+def without_effect(config: TrainingConfig, default: TrainingConfig = STANDARD) -> list[str]:
+    """The names of settings that differ from the default and that others take the effect from."""
     idle = {
         "weight_decay": config.optimiser != "adamw",
         "plateau_factor": config.schedule != "plateau",
