@@ -27,8 +27,8 @@ from polyrank.models.two_tower import TwoTower
 from polyrank.records import Example
 from polyrank.runtime import DTYPES
 from polyrank.training.config import TrainingConfig
+from polyrank.training.encoders import prepare
 from polyrank.training.objectives.registry import ObjectiveConfig, build
-from polyrank.training.run import prepare
 from polyrank.training.step import gradient_step
 
 CONTEXT_TOKENS, CANDIDATE_TOKENS = 128, 64

@@ -107,7 +107,7 @@ def test_an_interrupted_run_goes_on_from_the_same_new_encoder(corpora, monkeypat
     monkeypatch.setattr(held_out, "ranked", ranked)
     capsys.readouterr()
     assert pretrain(corpora, *cut) == 0
-    assert "Going on after step 2 of 4." in capsys.readouterr().out
+    assert "Resuming after step 2 of 4." in capsys.readouterr().out
     assert (other / "model.safetensors").read_bytes() == whole
 
 

@@ -5,7 +5,7 @@ from polyrank import BiEncoder
 from polyrank.errors import UsageError
 from polyrank.runtime import set_seed
 from polyrank.training.config import TrainingConfig
-from polyrank.training.freezing import encoders, freeze, layers_of, rescale
+from polyrank.training.encoders import freeze, layers_of, rescale
 from polyrank.training.optimisers import parameter_groups
 from tiny_encoders import FAMILIES
 
@@ -22,7 +22,7 @@ def model_of(family, encoder_folder, **settings):
 @pytest.mark.parametrize("family", FAMILIES)
 def test_only_what_was_asked_for_has_gradients(family, encoder_folder):
     model = model_of(family, encoder_folder, projection=8)
-    [encoder, _] = encoders(model)
+    encoder = model.towers[0].encoder
     layers = layers_of(encoder)
     assert len(layers) == 2
     inside = {id(p) for layer in layers for p in layer.parameters()}
@@ -44,7 +44,7 @@ def test_only_what_was_asked_for_has_gradients(family, encoder_folder):
 @pytest.mark.parametrize("family", FAMILIES)
 def test_nothing_is_kept_below_the_lowest_trained_layer(family, encoder_folder):
     model = model_of(family, encoder_folder)
-    [encoder, _] = encoders(model)
+    encoder = model.towers[0].encoder
     needs = []
 
     def look(module, inputs, output):

@@ -6,20 +6,22 @@ import math
 import pytest
 import torch
 import yaml
+from huggingface_hub import ModelCard
 from safetensors.torch import load_file
 
 from polyrank import BiEncoder, CrossEncoder, load_model
 from polyrank.errors import DataError, MissingExtraError, ModelError, TrainingError, UsageError
 from polyrank.evaluation.tasks import with_sampled_candidates
+from polyrank.jobs import LOCK
 from polyrank.records import Example, LabelledPair
 from polyrank.runtime import set_seed
+from polyrank.storage import exclusive
 from polyrank.training.config import TrainingConfig
 from polyrank.training.logs import log_text
 from polyrank.training.model_card import Provenance
 from polyrank.training.objectives.registry import ObjectiveConfig
 from polyrank.training.run import train
 from polyrank.training.trainer import RankingTrainer, has_diverged
-from polyrank.training.work import holding, work_folder
 
 WORDS = ["file", "disk", "kernel", "driver", "wifi", "sound", "screen", "index", "list", "sort"]
 
@@ -58,8 +60,8 @@ def stop(words):
 def test_an_output_in_use_is_refused_until_it_is_free(bert, tmp_path):
     output = tmp_path / "out"
     with (
-        holding(work_folder(output)),
-        pytest.raises(UsageError, match=rf"Another run is training into {output}\."),
+        exclusive(tmp_path / ".out.training" / LOCK, "busy", "wait"),
+        pytest.raises(UsageError, match=rf"Another process is training {output}\."),
     ):
         train(fresh(bert), examples(), output, config())
     train(fresh(bert), examples(), output, config())
@@ -76,8 +78,8 @@ def test_an_unfinished_run_of_another_architecture_is_named(bert, tmp_path):
         train(fresh(bert), examples(), output, config(learning_rate=1e-4))
     with pytest.raises(UsageError, match="with other training data lies"):
         train(fresh(bert), examples(23), output, config())
-    with pytest.raises(ModelError, match="is no saved model"):
-        load_model(work_folder(output), device="cpu")
+    with pytest.raises(ModelError, match="is not a saved model"):
+        load_model(tmp_path / ".out.training", device="cpu")
 
 
 def test_a_learning_rate_that_diverges_stops_with_the_last_checkpoint(bert, tmp_path):
@@ -86,7 +88,7 @@ def test_a_learning_rate_that_diverges_stops_with_the_last_checkpoint(bert, tmp_
     with pytest.raises(TrainingError, match=r"Lower the learning rate"):
         train(fresh(bert), examples(), output, high, dev=dev())
     assert not output.exists()
-    for folder in work_folder(output).glob("checkpoint-*"):
+    for folder in (tmp_path / ".out.training").glob("checkpoint-*"):
         weights = load_file(folder / "model.safetensors")
         assert all(bool(torch.isfinite(value).all()) for value in weights.values())
 
@@ -109,7 +111,7 @@ def test_broken_weights_are_no_checkpoint(bert, tmp_path, monkeypatch):
     monkeypatch.setattr(RankingTrainer, "training_step", spoil)
     with pytest.raises(TrainingError, match="Weights are infinite or NaN after step 4"):
         train(fresh(bert), examples(), tmp_path / "out", config(max_grad_norm=1e9))
-    work = work_folder(tmp_path / "out")
+    work = tmp_path / ".out.training"
     assert [path.name for path in work.glob("checkpoint-*")] == ["checkpoint-2"]
 
 
@@ -137,7 +139,7 @@ def test_metrics_that_the_dev_data_cannot_give(settings, records, message, bert,
         return
     with pytest.raises(UsageError, match=message):
         train(fresh(bert), examples(), output, given, dev=records())
-    assert not work_folder(output).exists()
+    assert not (tmp_path / ".out.training").exists()
 
 
 def test_dev_examples_need_candidates(bert, tmp_path):
@@ -178,9 +180,13 @@ def test_the_card_the_log_and_the_record(bert, tmp_path):
         provenance=source,
     )
     card = (tmp_path / "out" / "README.md").read_text(encoding="utf-8")
-    front = yaml.safe_load(card.split("---\n")[1])
-    assert front["base_model"] == "some/encoder"
-    assert front["library_name"] == "polyrank"
+    front = ModelCard.load(tmp_path / "out" / "README.md").data
+    assert front.to_dict() == {
+        "base_model": "some/encoder",
+        "library_name": "polyrank",
+        "pipeline_tag": "sentence-similarity",
+        "tags": ["polyrank", "bi-encoder"],
+    }
     settings = yaml.safe_load(card.split("```yaml\n")[1].split("```")[0])
     assert settings["trainable"] == "top"
     assert settings["objective"] == "regression"

@@ -14,8 +14,7 @@ from polyrank.records import Example, LabelledPair
 from polyrank.runtime import set_seed
 from polyrank.training.config import TrainingConfig
 from polyrank.training.objectives.registry import ObjectiveConfig
-from polyrank.training.run import train
-from polyrank.training.work import last_checkpoint, work_folder
+from polyrank.training.run import last_checkpoint, train
 
 WORDS = ["file", "disk", "kernel", "driver", "wifi", "sound", "screen", "index", "list", "sort"]
 
@@ -91,7 +90,7 @@ def test_a_resumed_run_equals_an_uninterrupted_one(kind, bert, tmp_path):
         go(tmp_path / "cut", cut)
     said = []
     resumed, found = go(tmp_path / "cut", said.append)
-    assert said[0] == "Going on after step 6 of 10."
+    assert said[0] == "Resuming after step 6 of 10."
     state = resumed.state_dict()
     different = [n for n, value in whole.state_dict().items() if not torch.equal(value, state[n])]
     assert not different
@@ -146,10 +145,10 @@ def test_a_full_disk_keeps_the_last_checkpoint(number, bert, tmp_path, monkeypat
         save(value, path, *rest)
 
     monkeypatch.setattr(torch, "save", fill)
-    with pytest.raises(StorageError, match=r"checkpoint-4.*Free some space"):
+    with pytest.raises(StorageError, match=r"checkpoint-4.*free some space.*resumes from"):
         go(tmp_path / "out")
     monkeypatch.setattr(torch, "save", save)
-    work = work_folder(tmp_path / "out")
+    work = tmp_path / ".out.training"
     assert sorted(path.name for path in work.glob("checkpoint-*")) == ["checkpoint-2"]
     assert not (tmp_path / "out").exists()
     resumed, whole = go(tmp_path / "out"), go(tmp_path / "whole")

@@ -212,7 +212,7 @@ def test_a_resumed_run_makes_the_same_weights(bert, tmp_path):
         run(bert, tmp_path / "cut", records, say=stop)
     said = []
     resumed, _ = run(bert, tmp_path / "cut", records, say=said.append)
-    assert "Going on after step 4 of 8." in said
+    assert "Resuming after step 4 of 8." in said
     for name, value in whole.state_dict().items():
         assert torch.equal(resumed.state_dict()[name], value), name
 

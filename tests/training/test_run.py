@@ -15,7 +15,7 @@ from polyrank.evaluation.tasks import with_sampled_candidates
 from polyrank.records import Example
 from polyrank.runtime import set_seed
 from polyrank.training.config import TrainingConfig
-from polyrank.training.run import finished, train, work_folder
+from polyrank.training.run import finished, train
 
 WORDS = [
     "file",
@@ -82,7 +82,7 @@ def test_training_lowers_the_loss_and_leaves_a_model_folder(kind, bert, tmp_path
         entry["eval_recall@1"] for entry in result.history if "eval_recall@1" in entry
     )
     assert any("dev R@1" in words for words in said)
-    assert not work_folder(tmp_path / "out").exists()
+    assert not (tmp_path / ".out.training").exists()
     assert equal_weights(load_model(tmp_path / "out", device="cpu"), model)
 
 
@@ -124,12 +124,12 @@ def test_a_resumed_run_equals_an_uninterrupted_one(kind, bert, tmp_path):
     said = []
     resumed = fresh(kind, bert)
     result = train(resumed, examples(), tmp_path / "cut", CONFIG, dev=dev(), say=said.append)
-    assert said[0].startswith("Going on after step")
+    assert said[0].startswith("Resuming after step")
     assert result.steps == 6
     assert equal_weights(whole, resumed)
 
 
-def test_a_killed_run_goes_on_where_it_was(bert, tmp_path):
+def test_a_killed_run_resumes_where_it_was(bert, tmp_path):
     whole = fresh("bi", bert)
     train(whole, examples(), tmp_path / "whole", CONFIG)
     write_examples(tmp_path / "examples.jsonl", examples())
@@ -163,7 +163,7 @@ def test_a_killed_run_goes_on_where_it_was(bert, tmp_path):
     said = []
     resumed = fresh("bi", bert)
     train(resumed, examples(), tmp_path / "cut", CONFIG, say=said.append)
-    assert said[0] == "Going on after step 4 of 6."
+    assert said[0] == "Resuming after step 4 of 6."
     assert equal_weights(whole, resumed)
 
 
@@ -177,7 +177,7 @@ def test_an_unfinished_run_with_other_settings_is_kept_until_restart(bert, tmp_p
     other = TrainingConfig(batch_size=8, max_steps=2)
     with pytest.raises(UsageError, match="other settings"):
         train(fresh("bi", bert), examples(), output, other)
-    assert work_folder(output).exists()
+    assert (tmp_path / ".out.training").exists()
     train(fresh("bi", bert), examples(), output, other, restart=True)
     assert finished(fresh("bi", bert), examples(), output, other)
     assert not finished(fresh("bi", bert), examples(), output, CONFIG)

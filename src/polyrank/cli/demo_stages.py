@@ -28,7 +28,8 @@ from polyrank.retrieval.index import Index
 from polyrank.runtime import set_seed
 from polyrank.storage import write_text
 from polyrank.training.config import TrainingConfig
-from polyrank.training.run import RECORD, finished, train
+from polyrank.training.result import RECORD
+from polyrank.training.run import finished, train
 
 Say = Callable[[str], None]
 

@@ -254,11 +254,11 @@ def run(options: PretrainOptions, drawing: Drawing, model: Any, output: Output) 
 
     from polyrank.training.objectives.registry import ObjectiveConfig
     from polyrank.training.pretraining.corpora import base_folder
-    from polyrank.training.run import count_steps, train
+    from polyrank.training.run import train
 
     batch = options.training.batch_size
     mixture = drawing.mixture(batch)
-    steps = count_steps(len(mixture), options.training)
+    steps = options.training.num_steps(len(mixture))
     warn_of_idle_training(options.training, output, TRAINING)
     pairs = drawing.pairs(steps * batch, batch, options.masking)
     parameters = sum(one.numel() for one in model.parameters()) / 1e6

@@ -194,7 +194,8 @@ def finished_record(
     """The record of the run in the output, if it is the run that is asked for."""
     import json
 
-    from polyrank.training.run import RECORD, finished
+    from polyrank.training.result import RECORD
+    from polyrank.training.run import finished
 
     if not finished(
         model, examples, options.output, options.training, objective=options.objective, dev=dev

@@ -55,6 +55,12 @@ class Model(nn.Module):
         """Where the parameters lie."""
         return next(self.parameters()).device
 
+    @property
+    def towers(self) -> list[Backbone]:
+        """The encoders that the model has: one, or one for each side."""
+        children = dict(self.named_children())
+        return [cast("Backbone", children[name]) for name in self.tower_names if name in children]
+
     def place(self, device: str | torch.device, dtype: str | torch.dtype) -> None:
         """Move to a device (`auto`: an accelerator if there is one) and choose the precision of
         inference (`auto`: bfloat16 where the hardware has it).

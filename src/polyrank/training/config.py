@@ -1,4 +1,4 @@
-"""How a training run goes: saved beside the model it made. Needs no torch."""
+"""The settings of a training run, saved beside the model that it makes. Needs no torch."""
 
 from __future__ import annotations
 
@@ -92,6 +92,23 @@ class TrainingConfig:
         asked = self.metric or ""
         own = {int(asked.removeprefix("recall@"))} if asked.startswith("recall@") else set()
         return tuple(sorted({1, 2, 5, 10} | own))
+
+    def steps_per_epoch(self, num_examples: int) -> int:
+        """The steps of one pass. A last batch that is not full is left out of it."""
+        return max(num_examples // self.batch_size, 1)
+
+    def num_steps(self, num_examples: int) -> int:
+        """The steps of the whole run."""
+        if self.max_steps is not None:
+            return self.max_steps
+        return max(round(self.steps_per_epoch(num_examples) * self.epochs), 1)
+
+    def evaluation_interval(self, num_examples: int) -> int:
+        """The number of steps after which the dev data are evaluated and a checkpoint is kept."""
+        if self.evaluations_per_epoch is not None:
+            an_epoch = self.steps_per_epoch(num_examples)
+            return max(round(an_epoch / self.evaluations_per_epoch), 1)
+        return max(-(-self.num_steps(num_examples) // self.evaluations), 1)
 
 
 STANDARD = TrainingConfig()

@@ -1,6 +1,6 @@
-"""What a run tells while it goes: lines for people, `log.jsonl`, and TensorBoard.
+"""What a run reports while it trains: lines for people, `log.jsonl`, and TensorBoard.
 
-Callbacks of the trainer. Know what is logged; know nothing of how it came about.
+They are callbacks of the trainer. They know what is logged, and nothing of how it came about.
 """
 
 from __future__ import annotations
@@ -51,8 +51,8 @@ class StepClock(TrainerCallback):
             state.log_history[-1]["seconds"] = round(self.seconds, 3)
 
 
-class Teller(TrainerCallback):
-    """Tells people how far the training is."""
+class ProgressLog(TrainerCallback):
+    """Says to people how far the training is."""
 
     def __init__(self, say: Say, clock: StepClock, batch_size: int) -> None:
         self.say = say
@@ -85,9 +85,9 @@ def shown(figures: dict[str, float]) -> str:
 
 
 class JsonLog(TrainerCallback):
-    """Keeps `log.jsonl` in the work folder up to date, a line an entry of the history.
+    """Keeps `log.jsonl` in the work folder up to date, one line per entry of the history.
 
-    Whatever an interrupted run logged after its last checkpoint is dropped when it goes on.
+    What an interrupted run logged after its last checkpoint is dropped when it resumes.
     """
 
     def __init__(self, file: Path) -> None:
@@ -110,10 +110,10 @@ class JsonLog(TrainerCallback):
 
 def log_text(history: Sequence[dict[str, Any]]) -> str:
     """The history as JSON lines: step, epoch, seconds, and the loss or the dev figures."""
-    return "".join(json.dumps(line_of(entry)) + "\n" for entry in history if is_worth(entry))
+    return "".join(json.dumps(line_of(entry)) + "\n" for entry in history if is_reported(entry))
 
 
-def is_worth(entry: dict[str, Any]) -> bool:
+def is_reported(entry: dict[str, Any]) -> bool:
     """Whether an entry is about a step or an evaluation, and not transformers' own summary."""
     return not any(name in entry for name in LEFT_OUT)
 
@@ -163,7 +163,7 @@ class TensorBoardLog(TrainerCallback):
 
     def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **rest: Any) -> None:
         """Write every number of the entry."""
-        if self.writer is None or not logs or not is_worth(logs):
+        if self.writer is None or not logs or not is_reported(logs):
             return
         for name, value in line_of({**logs, "step": state.global_step}).items():
             if isinstance(value, (int, float)) and name not in ("step", "epoch"):

@@ -1,4 +1,4 @@
-"""What a run leaves in the model folder beside the model: its record, its log, its card.
+"""What a run is asked to do, and what it leaves beside the model: its record, its log, its card.
 
 Knows the facts of a run; knows nothing of how they came about.
 """
@@ -6,8 +6,10 @@ Knows the facts of a run; knows nothing of how they came about.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+import platform
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -17,15 +19,16 @@ from torch import nn
 from polyrank._version import __version__
 from polyrank.config import to_mapping
 from polyrank.models.base import Model
+from polyrank.records import Example, LabelledPair
+from polyrank.training import processes
 from polyrank.training.config import TrainingConfig
-from polyrank.training.figures import Records
 from polyrank.training.logs import LOG, by_number, log_text
-from polyrank.training.model_card import CARD, Card, Data, Provenance, processor
+from polyrank.training.model_card import CARD, Data, Provenance, model_card
 from polyrank.training.objectives.registry import ObjectiveConfig, records_of
 from polyrank.training.pretraining.corpora import CorpusPairs
-from polyrank.training.processes import count
 
 RECORD = "training.json"
+UNKNOWN = Provenance()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,65 +47,59 @@ class TrainingResult:
 
 @dataclass(frozen=True, kw_only=True)
 class Run:
-    """What a run was asked to do."""
+    """What a run is asked to do."""
 
-    name: str
     model: Model
-    module: nn.Module
-    examples: Records | CorpusPairs
-    dev: Records
+    examples: Sequence[Example] | Sequence[LabelledPair] | CorpusPairs
+    output: Path
     config: TrainingConfig
     objective: ObjectiveConfig
-    provenance: Provenance
-    identity: Mapping[str, Any]
+    dev: Sequence[Example] | Sequence[LabelledPair] = ()
+    teacher: Model | None = None
+    provenance: Provenance = UNKNOWN
+    tensorboard: Path | None = None
 
-    def texts(self, result: TrainingResult) -> dict[str, str]:
-        """The texts that stand beside the model, by file name."""
+    def texts(
+        self, result: TrainingResult, module: nn.Module, identity: Mapping[str, Any]
+    ) -> dict[str, str]:
+        """The texts that are kept beside the model, by file name; `module` is what was trained."""
         record = {
             **vars(result),
             "num_examples": len(self.examples),
-            "num_processes": count(),
+            "num_processes": processes.count(),
             "polyrank_version": __version__,
             "provenance": to_mapping(self.provenance),
-            "identity": self.identity,
+            "identity": identity,
         }
+        card = model_card(
+            self,
+            result,
+            data=self.data(identity),
+            num_trained=sum(one.numel() for one in module.parameters() if one.requires_grad),
+            hardware=hardware(self.model),
+        )
         return {
             RECORD: json.dumps(record, indent=2) + "\n",
             LOG: log_text(result.history),
-            CARD: self.card(result).text(),
+            CARD: card,
         }
 
-    def card(self, result: TrainingResult) -> Card:
-        """The facts of the model card."""
-        model, source = self.model, self.provenance
-        trained = [one for one in self.module.parameters() if one.requires_grad]
-        return Card(
-            name=self.name,
-            architecture=model.config.architecture,
-            task=getattr(model.config, "task", "rank"),
-            provenance=source,
-            train=data(source.train, self.examples, self.identity["examples"]),
-            dev=data(source.dev, self.dev, self.identity["dev"]) if self.dev else None,
-            model=to_mapping(model.config),
-            objective=to_mapping(self.objective),
-            training=to_mapping(self.config),
-            figures=result.figures,
-            steps=result.steps,
-            best_step=result.best_step,
-            seconds=result.seconds,
-            num_parameters=sum(one.numel() for one in model.parameters()),
-            num_trained=sum(one.numel() for one in trained),
-            hardware=hardware(model),
-        )
+    def data(self, identity: Mapping[str, Any]) -> list[Data]:
+        """The records that were trained on and, if any, those that chose the checkpoint."""
+        named = [("training", self.provenance.train, self.examples, identity["examples"])]
+        if self.dev:
+            named.append(("dev", self.provenance.dev, self.dev, identity["dev"]))
+        return [
+            Data(use=use, name=name, count=len(records), kind=kind_of(records), sha256=sha256)
+            for use, name, records, sha256 in named
+        ]
 
 
-def data(name: str | None, records: Records | CorpusPairs, sha256: str) -> Data:
-    """One set of records, as the card names it."""
+def kind_of(records: Sequence[Example] | Sequence[LabelledPair] | CorpusPairs) -> str:
+    """What the card calls some records."""
     if isinstance(records, CorpusPairs):
-        kind = "pairs drawn from it"
-    else:
-        kind = "labelled pairs" if records_of(records) == "pairs" else "examples"
-    return Data(name=name, count=len(records), kind=kind, sha256=sha256)
+        return "pairs drawn from it"
+    return "labelled pairs" if records_of(records) == "pairs" else "examples"
 
 
 def summarise(state: Any, seconds: float, config: TrainingConfig) -> TrainingResult:
@@ -133,15 +130,24 @@ def hardware(model: Model) -> dict[str, str]:
     device = model.device
     is_cuda = device.type == "cuda"
     name = torch.cuda.get_device_name(device) if is_cuda else processor()
-    number = count()
     facts = {
         "device": f"{device.type}: {name}",
-        "processes": str(number),
-        "threads a process": str(torch.get_num_threads()),
+        "processes": str(processes.count()),
+        "threads per process": str(torch.get_num_threads()),
         "precision": str(model.compute_dtype).removeprefix("torch."),
         "versions": f"polyrank {__version__}, torch {torch.__version__}, "
         f"transformers {transformers.__version__}",
     }
     if is_cuda:
-        del facts["threads a process"]
+        del facts["threads per process"]
     return facts
+
+
+def processor() -> str:
+    """The name of this machine's processor."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        lines = []
+    found = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    return next(found, "") or platform.processor() or platform.machine()

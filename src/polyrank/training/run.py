@@ -1,22 +1,29 @@
 """One training run: from a new model and examples to a trained model folder.
 
-The run works in a folder beside its output, where checkpoints let it go on after an interruption;
-the output appears only when it is complete. Knows nothing of the command line.
+A run is a job (`polyrank.jobs`) that works in a hidden folder beside its output:
+
+    job.json         everything that the result depends on
+    log.jsonl        what has been logged, for whoever wants to look on
+    checkpoint-N/    the state after step N; its `trainer_state.json` is written last
+
+Knows nothing of the command line.
 """
 
 from __future__ import annotations
 
 import gc
 import json
-from collections.abc import Sequence
-from contextlib import ExitStack
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import torch
-from transformers import TrainingArguments
+from transformers import TrainerCallback
 
+from polyrank.config import to_mapping
 from polyrank.errors import UsageError
+from polyrank.jobs import Job, differences, digest_of, working
 from polyrank.models.base import Model
 from polyrank.models.folder import DESCRIPTION
 from polyrank.progress import Say, silent
@@ -25,27 +32,28 @@ from polyrank.runtime import set_seed
 from polyrank.storage import require_replaceable
 from polyrank.training import processes
 from polyrank.training.config import TrainingConfig
+from polyrank.training.encoders import freeze, prepare
 from polyrank.training.figures import Measure, measure_of
-from polyrank.training.freezing import freeze, rescale
-from polyrank.training.logs import LOG, JsonLog, StepClock, Teller, TensorBoardLog
+from polyrank.training.logs import LOG, JsonLog, ProgressLog, StepClock, TensorBoardLog
 from polyrank.training.model_card import Provenance
 from polyrank.training.objectives.registry import ObjectiveConfig, Setup, build
 from polyrank.training.pretraining.corpora import CorpusPairs
 from polyrank.training.pretraining.setup import build_pretraining
-from polyrank.training.result import RECORD, Run, TrainingResult, summarise
-from polyrank.training.trainer import RankingTrainer
-from polyrank.training.work import (
-    discard,
-    holding,
-    identity,
-    open_work,
-    require_agreement,
-    work_folder,
-)
+from polyrank.training.result import RECORD, UNKNOWN, Run, TrainingResult, summarise
+from polyrank.training.trainer import RankingTrainer, training_arguments
 
-__all__ = ["RECORD", "TrainingResult", "finished", "train", "work_folder"]
+STATE = "trainer_state.json"
+WORDS = {
+    "architecture": "another architecture ({})",
+    "training": "other settings",
+    "objective": "another objective",
+    "model": "another base or other settings of the model",
+    "dtype": "another precision",
+    "examples": "other training data",
+    "dev": "other dev data",
+    "teacher": "another teacher",
+}
 DEFAULT = ObjectiveConfig()
-UNKNOWN = Provenance()
 
 
 def train(
@@ -67,82 +75,118 @@ def train(
     `dev` examples, which need candidates, or labelled pairs choose the best checkpoint; without
     them the last is kept. The pairs of a corpus bring held-out ones of their own. Precision is the
     model's `compute_dtype`: bfloat16 runs the encoders in mixed precision, with float32 weights. An
-    interrupted run goes on when it is started again with the same settings. `provenance` is for
-    the model card; `tensorboard` is a folder for its events. A `teacher` scores all candidates of
-    each step beside the model (see `ObjectiveConfig.teacher_share`); it is not changed.
+    interrupted run resumes when it is started again with the same settings. `provenance` is for the
+    model card; `tensorboard` is a folder for its events. A `teacher` scores all candidates of each
+    step beside the model (see `ObjectiveConfig.teacher_share`); it is not changed.
 
     Under torchrun, every process calls it with the same arguments and gets the same model and
-    result; the first says, evaluates and saves. Raises UsageError where another run works on the
+    result; the first speaks, evaluates and saves. Raises UsageError where another run works on the
     same output or an unfinished run with other settings is in the way (unless `restart`), DataError
     for too few examples, TrainingError for a loss that is not finite or has diverged, StorageError
     if the disk refuses.
     """
-    output = Path(output)
-    work = work_folder(output)
+    run = Run(
+        model=model,
+        examples=examples,
+        dev=dev,
+        output=Path(output),
+        config=config,
+        objective=objective,
+        teacher=teacher,
+        provenance=provenance,
+        tensorboard=tensorboard,
+    )
     say = say if processes.is_first() else silent
     processes.connect(model.device.type)
-    with processes.explaining_lost_processes(), ExitStack() as held:
+    with processes.explaining_lost_processes():
         with processes.sharing_errors():
-            require_replaceable(output, DESCRIPTION, "a model")
+            require_replaceable(run.output, DESCRIPTION, "a model")
             check_batches(len(examples), config)
             set_seed(config.seed)
-            setup, measure, metric = set_up(model, examples, dev, objective, config, teacher)
-        identified = identity(model, examples, dev, config, objective)
-        if teacher is not None:
-            identified["teacher"] = teacher.fingerprint()
-        require_agreement(identified)
-
-        def hold() -> Path | None:
-            held.enter_context(holding(work))
-            return open_work(work, identified, restart)
-
-        checkpoint = processes.run_on_first(hold)
-        with processes.sharing_errors():
-            prepare(model, config)
-            steps = count_steps(len(examples), config)
-            settings = arguments(model, work, config, steps, len(examples), metric)
-            trainer, clock = make_trainer(setup, settings, config, measure, metric, say)
-            trainer.add_callback(JsonLog(work / LOG))
-            if tensorboard is not None:
-                trainer.add_callback(TensorBoardLog(tensorboard / output.name))
-        if checkpoint is not None:
-            say(f"Going on after step {checkpoint.name.rpartition('-')[2]} of {steps}.")
-        trainer.train(resume_from_checkpoint=None if checkpoint is None else str(checkpoint))
-        model.eval()
-        result = summarise(trainer.state, clock.seconds, config)
-        run = Run(
-            name=output.name,
-            model=model,
-            module=setup.module,
-            examples=examples,
-            dev=dev,
-            config=config,
-            objective=objective,
-            provenance=provenance,
-            identity=identified,
-        )
-        processes.run_on_first(lambda: model.save_pretrained(output, extra=run.texts(result)))
-        freeze(model, "all")
-        if processes.is_first():
-            discard(work)
-    del trainer
+            setup, measure, metric = set_up(run)
+        job = training_job(run)
+        require_agreement(job)
+        with resuming(job, restart) as checkpoint:
+            result = fit(run, setup, measure, metric, job.work, checkpoint, say)
+            texts = run.texts(result, setup.module, job.identity)
+            processes.run_on_first(lambda: model.save_pretrained(run.output, extra=texts))
+            freeze(model, "all")
     gc.collect()  # the trainer refers to itself, and its optimiser is twice the size of the model
     return result
 
 
-def set_up(
-    model: Model,
-    examples: Sequence[Example] | Sequence[LabelledPair] | CorpusPairs,
-    dev: Sequence[Example] | Sequence[LabelledPair],
-    objective: ObjectiveConfig,
-    config: TrainingConfig,
-    teacher: Model | None,
-) -> tuple[Setup, Measure, str]:
+def set_up(run: Run) -> tuple[Setup, Measure, str]:
     """What is trained, how its dev figures are measured, and the name of the one that chooses."""
-    if isinstance(examples, CorpusPairs):
-        return build_pretraining(model, examples, objective, config)
-    setup = build(model, examples, objective, config, teacher)
-    return (setup, *measure_of(setup, dev, config))
+    if isinstance(run.examples, CorpusPairs):
+        return build_pretraining(run.model, run.examples, run.objective, run.config)
+    setup = build(run.model, run.examples, run.objective, run.config, run.teacher)
+    return (setup, *measure_of(setup, run.dev, run.config))
+
+
+def fit(
+    run: Run,
+    setup: Setup,
+    measure: Measure,
+    metric: str,
+    folder: Path,
+    checkpoint: Path | None,
+    say: Say,
+) -> TrainingResult:
+    """Train from the start or from a checkpoint; the model ends as the best checkpoint has it.
+
+    Checkpoints and the log are kept in `folder`.
+    """
+    model, config = run.model, run.config
+    with processes.sharing_errors():
+        prepare(model, config)
+        clock = StepClock()
+        progress = ProgressLog(say, clock, config.batch_size)
+        callbacks: list[TrainerCallback] = [clock, progress, JsonLog(folder / LOG)]
+        if run.tensorboard is not None:
+            callbacks.append(TensorBoardLog(run.tensorboard / run.output.name))
+        arguments = training_arguments(
+            config,
+            folder=folder,
+            device=model.device,
+            num_examples=len(run.examples),
+            metric=metric,
+        )
+        trainer = RankingTrainer(
+            setup,
+            config,
+            arguments,
+            measure=measure,
+            metric=metric,
+            shuffle=not isinstance(run.examples, CorpusPairs),  # which come shuffled
+            callbacks=callbacks,
+        )
+    if checkpoint is not None:
+        say(f"Resuming after step {step_of(checkpoint)} of {arguments.max_steps}.")
+    trainer.train(resume_from_checkpoint=None if checkpoint is None else str(checkpoint))
+    model.eval()
+    return summarise(trainer.state, clock.seconds, config)
+
+
+def training_job(run: Run) -> Job:
+    """The run as a job, with everything that its result depends on."""
+    model, teacher = run.model, run.teacher
+    identity = {
+        "architecture": model.architecture,
+        "training": to_mapping(run.config),
+        "objective": to_mapping(run.objective),
+        "model": model.fingerprint(),
+        "dtype": str(model.compute_dtype),
+        "examples": fingerprint_of(run.examples),
+        "dev": fingerprint_of(run.dev),
+    }
+    if teacher is not None:
+        identity["teacher"] = teacher.fingerprint()
+    return Job(output=run.output, doing="training", noun="run", identity=identity, words=WORDS)
+
+
+def fingerprint_of(examples: Sequence[Example] | Sequence[LabelledPair] | CorpusPairs) -> str:
+    """The SHA-256 of records, in their order; for pairs of a corpus, of what they are drawn by."""
+    return examples.fingerprint if isinstance(examples, CorpusPairs) else digest_of(examples)
 
 
 def finished(
@@ -155,16 +199,20 @@ def finished(
     dev: Sequence[Example] | Sequence[LabelledPair] = (),
 ) -> bool:
     """Whether `output` holds what `train` with these arguments would make."""
+    output = Path(output)
     try:
-        record = json.loads((Path(output) / RECORD).read_text(encoding="utf-8"))
+        record = json.loads((output / RECORD).read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return False
-    same: bool = record.get("identity") == identity(model, examples, dev, config, objective)
+    run = Run(
+        model=model, examples=examples, dev=dev, output=output, config=config, objective=objective
+    )
+    same: bool = record.get("identity") == training_job(run).plain
     return same
 
 
 def check_batches(num_examples: int, config: TrainingConfig) -> None:
-    """Refuse steps that cannot be shared out among the processes. Raises UsageError."""
+    """Refuse steps that cannot be divided among the processes. Raises UsageError."""
     number = processes.count()
     if config.batch_size % number:
         raise UsageError(
@@ -179,106 +227,47 @@ def check_batches(num_examples: int, config: TrainingConfig) -> None:
         )
 
 
-def steps_of_epoch(num_examples: int, config: TrainingConfig) -> int:
-    """The steps of one pass. A last batch that is not full is left out of it."""
-    return max(num_examples // config.batch_size, 1)
+def require_agreement(job: Job) -> None:
+    """Raise UsageError unless all processes are about to do the same run."""
+    identities: list[dict[str, Any]] = processes.gather_objects(job.plain)
+    for number, identity in enumerate(identities):
+        if identity != identities[0]:
+            first = replace(job, identity=identities[0])
+            raise processes.said_once(
+                UsageError(
+                    f"The processes do not agree on the run: process {number} has "
+                    f"{differences(first, {'identity': identity})} than process 0.",
+                    "Give every process the same files, base and settings.",
+                )
+            )
 
 
-def count_steps(num_examples: int, config: TrainingConfig) -> int:
-    """The steps of the whole run."""
-    if config.max_steps is not None:
-        return config.max_steps
-    return max(round(steps_of_epoch(num_examples, config) * config.epochs), 1)
+@contextmanager
+def resuming(job: Job, restart: bool) -> Iterator[Path | None]:
+    """Hold the job's folder in the first process; gives all the last checkpoint of the same run."""
+    with ExitStack() as held:
+
+        def hold() -> Path | None:
+            work = held.enter_context(working(job, restart=restart))
+            work.keep()
+            return last_checkpoint(work.folder)
+
+        yield processes.run_on_first(hold)
 
 
-def steps_between_evaluations(num_examples: int, config: TrainingConfig) -> int:
-    """After how many steps the dev data are evaluated and a checkpoint is kept."""
-    if config.evaluations_per_epoch is not None:
-        an_epoch = steps_of_epoch(num_examples, config)
-        return max(round(an_epoch / config.evaluations_per_epoch), 1)
-    return max(-(-count_steps(num_examples, config) // config.evaluations), 1)
+def last_checkpoint(folder: Path) -> Path | None:
+    """The newest whole checkpoint: its state is written last, and can be read."""
+    return max(filter(is_whole, folder.glob("checkpoint-*")), key=step_of, default=None)
 
 
-def prepare(model: Model, config: TrainingConfig) -> None:
-    """Set what is trained, the scale of the outputs, dropout and the attention that trains fastest.
-
-    Raises UsageError for an encoder whose layers are not known, where they must be.
-    """
-    freeze(model, config.trainable)
-    rescale(model, config.rescale_last_layer)
-    for name in model.tower_names:
-        tower = getattr(model, name)
-        if tower is None:
-            continue
-        for path, module in tower.named_modules():
-            if isinstance(module, torch.nn.Dropout):
-                module.p = 0.0 if "attention" in path and "output" not in path else config.dropout
-        if model.device.type == "cpu":
-            # torch's fused attention is slow on the way back on CPUs; see docs/log.md.
-            tower.encoder.set_attn_implementation("eager")
+def step_of(checkpoint: Path) -> int:
+    """The number of steps after which a checkpoint was written."""
+    return int(checkpoint.name.rpartition("-")[2])
 
 
-def arguments(
-    model: Model, work: Path, config: TrainingConfig, steps: int, num_examples: int, metric: str
-) -> TrainingArguments:
-    """The run's settings as transformers names them; what is missing is the trainer's own."""
-    every = steps_between_evaluations(num_examples, config)
-    has_dev = metric != "none"
-    settings = TrainingArguments(
-        output_dir=str(work),
-        per_device_train_batch_size=config.batch_size // processes.count(),
-        max_steps=steps,
-        learning_rate=config.learning_rate,
-        max_grad_norm=config.max_grad_norm,
-        use_cpu=model.device.type == "cpu",
-        seed=config.seed,
-        data_seed=config.seed,
-        eval_strategy="steps" if has_dev else "no",
-        eval_steps=every,
-        save_strategy="steps",
-        save_steps=every,
-        save_total_limit=2,
-        load_best_model_at_end=has_dev,
-        metric_for_best_model=metric,
-        greater_is_better=True,
-        logging_steps=max(steps // 20, 1),
-        logging_first_step=True,
-        logging_nan_inf_filter=False,
-        disable_tqdm=True,
-        report_to=[],
-        remove_unused_columns=False,
-        label_names=[],
-        dataloader_drop_last=num_examples >= config.batch_size,
-        dataloader_pin_memory=model.device.type == "cuda",
-    )
-    if settings.n_gpu > 1:
-        settings._n_gpu = 1  # a process trains on one device; DataParallel cannot split our steps
-    return settings
-
-
-def make_trainer(
-    setup: Setup,
-    settings: TrainingArguments,
-    config: TrainingConfig,
-    measure: Measure,
-    metric: str,
-    say: Say,
-) -> tuple[RankingTrainer, StepClock]:
-    """The trainer of a run, and the clock of its steps."""
-    own: Any = setup
-    trainer = RankingTrainer(
-        model=own.module,
-        args=settings,
-        data_collator=own.collator,
-        train_dataset=own.dataset,
-        eval_dataset=own.dataset if metric != "none" else None,  # is only asked whether it is there
-        config=config,
-        measure=measure,
-        metric=metric,
-    )
-    clock = StepClock()
-    trainer.add_callback(clock)
-    trainer.add_callback(Teller(say, clock, config.batch_size))
-    if processes.rank() > 0:
-        torch.manual_seed(config.seed + processes.rank())  # each process drops out its own
-    return trainer, clock
+def is_whole(checkpoint: Path) -> bool:
+    """Whether a checkpoint was written to its end."""
+    try:
+        return isinstance(json.loads((checkpoint / STATE).read_text(encoding="utf-8")), dict)
+    except (OSError, ValueError):
+        return False

@@ -1,6 +1,6 @@
 """The training loop: `transformers.Trainer` with our steps, optimisers, schedules and evaluation.
 
-Knows how the loop goes and when it must stop; knows nothing of files or the command line.
+Knows how the loop runs and when it must stop; knows nothing of the output or the command line.
 """
 
 from __future__ import annotations
@@ -11,28 +11,79 @@ import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
 from safetensors import SafetensorError
 from safetensors.torch import save_file
 from torch import Tensor, nn
-from transformers import PrinterCallback, Trainer, TrainerCallback
+from transformers import PrinterCallback, Trainer, TrainerCallback, TrainingArguments
 from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
 
 from polyrank.errors import StorageError, TrainingError
 from polyrank.models.base import Model
 from polyrank.storage import storage_errors
+from polyrank.training import processes
 from polyrank.training.config import TrainingConfig
+from polyrank.training.objectives.batches import TrainingSet
+from polyrank.training.objectives.module import TrainingModule
+from polyrank.training.objectives.registry import Setup
 from polyrank.training.optimisers import PlateauSchedule, build_optimiser, build_schedule
-from polyrank.training.processes import barrier, run_on_first, said_once
 from polyrank.training.step import gradient_step
 
 Figures = dict[str, float]
 DIVERGED, MARGIN = 4.0, 1.0
-"""A loss has diverged when it is so many times that of the first step, and so much more."""
+"""A loss has diverged when it exceeds this many times that of the first step, and by so much."""
 FULL = ("PytorchStreamWriter", "No space left", "write failed", "Disk quota")
 """What torch says where it cannot write; it raises RuntimeError."""
+
+
+class OneDeviceArguments(TrainingArguments):
+    """The settings of a process that trains on one device: DataParallel cannot split our steps."""
+
+    @property
+    def n_gpu(self) -> int:
+        """How many GPUs this process uses."""
+        return min(super().n_gpu, 1)
+
+
+def training_arguments(
+    config: TrainingConfig, *, folder: Path, device: torch.device, num_examples: int, metric: str
+) -> TrainingArguments:
+    """The settings of a run as transformers names them; the rest is the trainer's own.
+
+    Checkpoints go to `folder`. `metric` is "none" where there are no dev data.
+    """
+    steps = config.num_steps(num_examples)
+    interval = config.evaluation_interval(num_examples)
+    has_dev = metric != "none"
+    return OneDeviceArguments(
+        output_dir=str(folder),
+        per_device_train_batch_size=config.batch_size // processes.count(),
+        max_steps=steps,
+        learning_rate=config.learning_rate,
+        max_grad_norm=config.max_grad_norm,
+        use_cpu=device.type == "cpu",
+        seed=config.seed,
+        data_seed=config.seed,
+        eval_strategy="steps" if has_dev else "no",
+        eval_steps=interval,
+        save_strategy="steps",
+        save_steps=interval,
+        save_total_limit=2,
+        load_best_model_at_end=has_dev,
+        metric_for_best_model=metric,
+        greater_is_better=True,
+        logging_steps=max(steps // 20, 1),
+        logging_first_step=True,
+        logging_nan_inf_filter=False,
+        disable_tqdm=True,
+        report_to=[],
+        remove_unused_columns=False,
+        label_names=[],
+        dataloader_drop_last=num_examples >= config.batch_size,
+        dataloader_pin_memory=device.type == "cuda",
+    )
 
 
 class RankingTrainer(Trainer):
@@ -44,33 +95,51 @@ class RankingTrainer(Trainer):
 
     def __init__(
         self,
-        *,
+        setup: Setup,
         config: TrainingConfig,
+        arguments: TrainingArguments,
+        *,
         measure: Callable[[Model], Figures],
         metric: str,
-        **arguments: Any,
+        shuffle: bool,
+        callbacks: Sequence[TrainerCallback],
     ) -> None:
-        super().__init__(**arguments)
+        """`measure` gives the dev figures, of which `metric` chooses the best checkpoint;
+        `shuffle`: whether each epoch has an order of its own.
+
+        In other processes than the first, dropout draws from a seed of its own from now on.
+        """
         self.config = config
         self.measure = measure
         self.metric = metric
+        dataset: Any = setup.dataset
+        order = Places(len(dataset), config.seed, shuffle=shuffle)
+        super().__init__(
+            model=setup.module,
+            args=arguments,
+            data_collator=setup.collator,
+            train_dataset=dataset,
+            # is only asked whether it is there
+            eval_dataset=None if arguments.eval_strategy == "no" else dataset,
+            callbacks=[
+                EpochKeeper(order, dataset, config),
+                DivergenceGuard(),
+                LastEvaluation(),
+                *callbacks,
+            ],
+        )
+        self.order = order
         self.remove_callback(PrinterCallback)
-        drawn: Any = getattr(self.train_dataset, "examples", None)
-        shuffle = not getattr(drawn, "is_shuffled", False)
-        self.order = Places(len(self.train_dataset), config.seed, shuffle=shuffle)
-        self.add_callback(EpochKeeper(self.order, self.train_dataset, config.batch_size))
-        self.add_callback(DivergenceGuard())
-        self.add_callback(LastEvaluation())
-        # A step takes care of precision and of the other processes itself (`training.step`), so
-        # that the module must not be wrapped.
+        # A step takes care of precision and of the other processes (`training.step`), so that the
+        # module must not be wrapped; accelerate has no setting for that.
         self.accelerator.prepare_model = lambda module, *_, **__: module
+        if processes.rank() > 0:
+            torch.manual_seed(config.seed + processes.rank())
 
     @property
     def trained(self) -> Model:
         """The model inside the objective."""
-        objective: Any = self.model
-        model: Model = objective.model
-        return model
+        return cast("TrainingModule", self.model).model
 
     def _get_train_sampler(self, train_dataset: Any = None) -> Places:
         """The order of the examples; that of accelerate forgets the epoch in some resumed runs."""
@@ -84,7 +153,8 @@ class RankingTrainer(Trainer):
         loss = gradient_step(model, self._prepare_inputs(inputs), autocast=self.autocast)
         value = float(loss)  # that of all processes together
         if not math.isfinite(value):
-            raise said_once(broken(f"The loss is {value} after step {self.state.global_step}."))
+            problem = f"The loss is {value} after step {self.state.global_step}."
+            raise processes.said_once(broken(problem))
         return loss
 
     def autocast(self) -> contextlib.AbstractContextManager[Any]:
@@ -95,11 +165,11 @@ class RankingTrainer(Trainer):
         return torch.autocast(self.args.device.type, dtype=dtype)
 
     def require_finite_weights(self) -> None:
-        """Raise TrainingError where a weight is no number any more."""
+        """Raise TrainingError where a weight is infinite or NaN."""
         norms = [p.detach().float().norm() for p in self.model.parameters() if p.requires_grad]
         if not bool(torch.isfinite(torch.stack(norms)).all()):
             step = self.state.global_step
-            raise said_once(broken(f"Weights are infinite or NaN after step {step}."))
+            raise processes.said_once(broken(f"Weights are infinite or NaN after step {step}."))
 
     def create_optimizer(self, model: nn.Module | None = None) -> torch.optim.Optimizer:
         """The optimiser of the run's settings."""
@@ -122,7 +192,7 @@ class RankingTrainer(Trainer):
         model = self.trained
         was_training = model.training
         model.eval()
-        found = run_on_first(partial(self.measure, model))
+        found = processes.run_on_first(partial(self.measure, model))
         model.train(was_training)
         if isinstance(self.lr_scheduler, PlateauSchedule):
             self.lr_scheduler.observe(found[self.metric])
@@ -147,14 +217,14 @@ class RankingTrainer(Trainer):
             reason = error.problem if isinstance(error, StorageError) else f"{error}."
             raise StorageError(
                 f"A checkpoint could not be written to {folder}: {' '.join(reason.split())}",
-                "Free some space and run the same command again; it goes on from the last "
+                "Free some space and run the same command again, which resumes from the last "
                 "checkpoint.",
             ) from error
 
     def _save_rng_state(self, output_dir: str) -> None:
         """Also wait for the others, so that a checkpoint with a state has the part of each."""
         super()._save_rng_state(output_dir)
-        barrier()
+        processes.barrier()
 
     def _save(self, output_dir: str | None = None, state_dict: Any = None) -> None:
         """Write the weights of a checkpoint, and no pickled settings beside them."""
@@ -192,16 +262,15 @@ class Places(torch.utils.data.Sampler[int]):
 class EpochKeeper(TrainerCallback):
     """Tells the order and the data set which epoch begins, by the steps that were done."""
 
-    def __init__(self, order: Places, dataset: Any, batch_size: int) -> None:
+    def __init__(self, order: Places, dataset: TrainingSet, config: TrainingConfig) -> None:
         self.order = order
         self.dataset = dataset
-        self.steps = max(order.count // batch_size, 1)
+        self.steps = config.steps_per_epoch(len(order))
 
     def on_epoch_begin(self, args: Any, state: Any, control: Any, **rest: Any) -> None:
         """Count the epochs from 0."""
         self.order.epoch = state.global_step // self.steps
-        if hasattr(self.dataset, "set_epoch"):
-            self.dataset.set_epoch(self.order.epoch)
+        self.dataset.set_epoch(self.order.epoch)
 
 
 class DivergenceGuard(TrainerCallback):
@@ -211,7 +280,7 @@ class DivergenceGuard(TrainerCallback):
         """Compare the loss with that of the first step. Raises TrainingError."""
         if logs and "loss" in logs and has_diverged(state.log_history):
             first = next(entry["loss"] for entry in state.log_history if "loss" in entry)
-            raise said_once(
+            raise processes.said_once(
                 broken(
                     f"The loss has diverged: it was {first:.3g} at the first step and is "
                     f"{logs['loss']:.3g} at step {state.global_step}."
@@ -236,7 +305,7 @@ class LastEvaluation(TrainerCallback):
 
 
 def broken(problem: str) -> TrainingError:
-    """The error for a run that cannot come to anything good."""
+    """The error of a run whose numbers have broken."""
     return TrainingError(
         problem,
         "Lower the learning rate, give more warm-up, or use --dtype float32; the last checkpoint "

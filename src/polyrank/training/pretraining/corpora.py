@@ -137,8 +137,6 @@ class CorpusPairs(Sequence[Pair]):
     and all that the pairs depend on. `held_out` are pairs of what is not trained on, by task.
     """
 
-    is_shuffled = True
-
     def __init__(
         self,
         pairs: Drawn,

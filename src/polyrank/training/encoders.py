@@ -1,13 +1,12 @@
-"""Which parameters of the encoders are trained.
+"""What is done to the encoders before they are trained: freezing, scale, dropout, attention.
 
-What is frozen gets no gradient and no state of an optimiser; below the lowest trained layer nothing
-is kept for the way back, since nothing there needs a gradient. Knows how the families of encoders
-are built; knows nothing of what is above them.
+What is frozen gets no gradient and no state of the optimiser; below the lowest trained layer
+nothing is kept for the backward pass, since nothing there needs a gradient. Knows how the families
+of encoders are built; knows nothing of what is above them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -15,21 +14,38 @@ from torch import nn
 
 from polyrank.errors import UsageError
 from polyrank.models.base import Model
+from polyrank.training.config import TrainingConfig
 
 LAYERS = ("encoder.layer", "transformer.layer", "layers", "encoder.layers")
 """Where the encoders of BERT, ELECTRA and RoBERTa, of DistilBERT and of ModernBERT are stacked."""
 TOP = {"top": 1, "top4": 4}
 
 
-def freeze(model: Model, trainable: str) -> None:
-    """Let only that of the encoders be trained which `trainable` names (Humeau et al., table 3).
+def prepare(model: Model, config: TrainingConfig) -> None:
+    """Set what is trained, the scale of the outputs, dropout and the attention that trains fastest.
 
-    `top` and `top4`: the highest layers; `all_but_embeddings`: every layer, but nothing of what
-    stands below them (words, positions, segments, their normalisation and projection); `all`. What
-    follows the last layer is trained with it. Raises UsageError for an encoder whose layers are
-    not known.
+    Raises UsageError for an encoder whose layers are not known, where they must be.
     """
-    for encoder in encoders(model):
+    freeze(model, config.trainable)
+    rescale(model, config.rescale_last_layer)
+    for tower in model.towers:
+        for path, module in tower.named_modules():
+            if isinstance(module, nn.Dropout):
+                module.p = 0.0 if "attention" in path and "output" not in path else config.dropout
+        if model.device.type == "cpu":
+            # torch's fused attention is slow in the backward pass on CPUs; see docs/log.md.
+            encoder: Any = tower.encoder
+            encoder.set_attn_implementation("eager")
+
+
+def freeze(model: Model, trainable: str) -> None:
+    """Train only the part of the encoders that `trainable` names (Humeau et al., table 3).
+
+    `top` and `top4`: the highest layers; `all_but_embeddings`: every layer, but nothing below them
+    (words, positions, segments, their normalisation and projection); `all`. What follows the last
+    layer is trained with it. Raises UsageError for an encoder whose layers are not known.
+    """
+    for encoder in (tower.encoder for tower in model.towers):
         encoder.requires_grad_(True)
         if trainable == "all":
             continue
@@ -45,12 +61,12 @@ def freeze(model: Model, trainable: str) -> None:
 def rescale(model: Model, factor: float) -> None:
     """Multiply the outputs of the encoders by `factor`, in the last of their linear maps.
 
-    That is the scale and shift of the last normalisation: the outputs of a layer are normalised, so
+    This is the scale and shift of the last normalisation: the outputs of a layer are normalised, so
     a factor on the matrices before it would be lost. Raises UsageError for an encoder without one.
     """
     if factor == 1:
         return
-    for encoder in encoders(model):
+    for encoder in (tower.encoder for tower in model.towers):
         norm = final_norm(encoder)
         if norm is None:
             last = layers_of(encoder)[-1]
@@ -59,14 +75,6 @@ def rescale(model: Model, factor: float) -> None:
             raise unknown(encoder, "no normalisation of its outputs is known", "rescale_last_layer")
         for parameter in norm.parameters():
             parameter.mul_(factor)
-
-
-def encoders(model: Model) -> Iterator[nn.Module]:
-    """The encoders of a model's towers."""
-    for name in model.tower_names:
-        tower: Any = getattr(model, name)
-        if tower is not None:
-            yield tower.encoder
 
 
 def layers_of(encoder: nn.Module) -> nn.ModuleList:
