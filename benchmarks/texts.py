@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import random
 
-from polyrank.data.python_docs.documents import python_documents
-from polyrank.data.python_docs.examples import passages, python_doc_examples
+from polyrank.demo.documentation import read_documentation
+from polyrank.demo.examples import make_splits, read_passages
 from polyrank.records import Example
 
 
 def mixed_texts(count: int, seed: int = 0) -> list[str]:
     """`count` texts from a few words to a few hundred: passages, whole sections and questions."""
-    documents = python_documents()
-    texts = [candidate.text for candidate in passages(documents)]
-    for document in documents:
-        for section in document.sections:
+    articles = read_documentation()
+    texts = [passage.text for passage in read_passages(articles)]
+    for article in articles:
+        for section in article.sections:
             texts.append(" ".join(paragraph.text for paragraph in section.paragraphs))
-    splits = python_doc_examples(documents)
+    splits = make_splits(articles)
     texts += [text for example in splits.train for text in context_texts(example)]
     return random.Random(seed).sample(sorted(set(texts)), count)
 
@@ -28,8 +28,7 @@ def context_texts(example: Example) -> list[str]:
 
 def mixed_pairs(count: int, seed: int = 0) -> list[tuple[str, str]]:
     """`count` pairs of a question and a passage, half of them matching."""
-    documents = python_documents()
-    examples = python_doc_examples(documents).train
+    examples = make_splits(read_documentation()).train
     draw = random.Random(seed)
     chosen = draw.sample(examples, count)
     pairs = []

@@ -15,7 +15,6 @@ from polyrank.pretraining.corpus import convert as converting
 from polyrank.pretraining.corpus.convert import CorpusLayout, convert
 from polyrank.pretraining.corpus.detection import kind_of, source_at
 from polyrank.pretraining.corpus.parts import Parts
-from polyrank.pretraining.corpus.python_docs import PythonDocs
 from polyrank.pretraining.corpus.store import Corpus
 
 SMALL = CorpusLayout(group_size=400, part_groups=2)
@@ -287,16 +286,6 @@ def test_reddit_comments_become_conversations(tmp_path):
     source.write_text("".join(json.dumps(row) + "\n" for row in rows))
     (talk,) = convert(source, tmp_path / "corpus")
     assert [turn.text for turn in talk.turns] == [row["body"] for row in rows]
-
-
-def test_the_documentation_of_a_library_is_a_corpus(tmp_path):
-    (tmp_path / "lib").mkdir()
-    (tmp_path / "lib" / "thing.py").write_text(
-        '"""A module of things.\n\nIt has many of them."""\n'
-    )
-    corpus = convert(PythonDocs(path=tmp_path / "lib"), tmp_path / "corpus")
-    assert corpus.language == "en"
-    assert [article.title for article in corpus] == ["thing"]
 
 
 @pytest.mark.parametrize(

@@ -101,8 +101,8 @@ def corpus(options: CorpusOptions, output: Output) -> None:
 
 def source_of(options: CorpusOptions, output: Output) -> Source:
     """The source that the options name; warns of options that its kind does not have."""
+    from polyrank.demo.corpus import PythonDocs
     from polyrank.pretraining.corpus.detection import KINDS, kind_of
-    from polyrank.pretraining.corpus.python_docs import PythonDocs
 
     kind = kind_of(options.source, options.kind, (PythonDocs, *KINDS))
     settings: dict[str, Any] = {"language": options.language, "lists": options.lists}

@@ -65,7 +65,7 @@ def demo(options: DemoOptions, output: Output) -> None:
     made stays in one folder that the other commands accept.
     """
     started = time.perf_counter()
-    from polyrank.cli import demo_stages as stages
+    from polyrank.demo import stages
     from polyrank.models.source import default_base
 
     if options.base is None:

@@ -15,6 +15,8 @@ from typing import Any
 
 from polyrank.data.candidates import read_candidates
 from polyrank.data.examples import load_examples, write_examples
+from polyrank.demo.documentation import read_documentation
+from polyrank.demo.examples import make_splits, read_passages
 from polyrank.errors import DataError
 from polyrank.evaluation.latency import measure_latency
 from polyrank.evaluation.ranking import evaluate
@@ -80,18 +82,17 @@ def python_data(folder: Path) -> DemoData:
 
     Distractors come from the whole split; those of `test-hard.jsonl` from the same module.
     """
-    from polyrank.data.python_docs.documents import python_documents
-    from polyrank.data.python_docs.examples import passages, python_doc_examples
-
     if not (folder / "passages.jsonl").is_file():
-        documents = python_documents()
-        splits = python_doc_examples(documents, num_candidates=NUM_CANDIDATES, seed=SEED)
+        articles = read_documentation()
+        splits = make_splits(articles, num_candidates=NUM_CANDIDATES, seed=SEED)
         write_examples(folder / "train.jsonl", splits.train)
         write_examples(folder / "dev.jsonl", splits.dev)
         write_examples(folder / "test.jsonl", splits.test)
-        hard = python_doc_examples(documents, num_candidates=NUM_CANDIDATES, hard=True, seed=SEED)
+        hard = make_splits(articles, num_candidates=NUM_CANDIDATES, hard=True, seed=SEED)
         write_examples(folder / "test-hard.jsonl", hard.test)
-        write_candidates(folder / "passages.jsonl", passages(documents))
+        passages = read_passages(articles)
+        candidates = (Candidate(passage.id, passage.text) for passage in passages)
+        write_candidates(folder / "passages.jsonl", candidates)
     return read_data(folder)
 
 

@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from polyrank.demo.corpus import UNREADABLE, PythonDocs
 from polyrank.errors import DataError
-from polyrank.pretraining.corpus.python_docs import CODE, read_documentation
+from polyrank.pretraining.corpus.convert import convert
 from polyrank.pretraining.corpus.source import Dropped
 from polyrank.records import Article
 
@@ -19,6 +20,8 @@ Call sweep() before the guests come, or raise DustError.
 
     >>> sweep()
     0
+
+Go.
 """
 
 class DustError(Exception):
@@ -50,6 +53,10 @@ def library(tmp_path):
     return tmp_path
 
 
+def read_articles(library):
+    return list(PythonDocs(path=library).read(library))
+
+
 def links(article):
     return [
         (section.heading, paragraph.text[link.start : link.stop], link.target)
@@ -60,7 +67,7 @@ def links(article):
 
 
 def test_modules_classes_and_functions_become_articles(library):
-    found = list(read_documentation(library))
+    found = list(read_articles(library))
     articles = {item.id: item for item in found if isinstance(item, Article)}
     assert list(articles) == [
         "closets",
@@ -73,7 +80,7 @@ def test_modules_classes_and_functions_become_articles(library):
     broom = articles["tidy.Broom"]
     assert [section.heading for section in broom.sections] == ["", "tidy.Broom.lend()"]
     assert [item for item in found if isinstance(item, Dropped)] == [
-        Dropped(CODE, "tidy: >>> sweep()\n    0")
+        Dropped(UNREADABLE, "tidy: Go.")
     ]
     assert links(articles["tidy"]) == [
         ("", "sweep", "tidy.sweep"),
@@ -90,7 +97,7 @@ def test_modules_classes_and_functions_become_articles(library):
 
 def test_a_folder_without_documentation_is_refused(tmp_path):
     with pytest.raises(DataError, match="No documentation was found"):
-        list(read_documentation(tmp_path))
+        read_articles(tmp_path)
 
 
 @pytest.fixture(scope="module")
@@ -120,7 +127,7 @@ def installed(tmp_path_factory):
     ):
         if (stdlib / f"{name}.py").exists():
             shutil.copy(stdlib / f"{name}.py", folder)
-    return [item for item in read_documentation(folder) if isinstance(item, Article)]
+    return [item for item in read_articles(folder) if isinstance(item, Article)]
 
 
 def test_the_installed_python_has_enough_links(installed):
@@ -147,3 +154,13 @@ def test_offsets_of_the_installed_python_are_inside(installed):
                 assert all(
                     0 <= start < stop <= len(paragraph.text) for start, stop in paragraph.sentences
                 )
+
+
+def test_the_documentation_of_a_library_is_a_corpus(tmp_path):
+    (tmp_path / "lib").mkdir()
+    (tmp_path / "lib" / "thing.py").write_text(
+        '"""A module of things.\n\nIt has many of them."""\n'
+    )
+    corpus = convert(PythonDocs(path=tmp_path / "lib"), tmp_path / "corpus")
+    assert corpus.language == "en"
+    assert [article.title for article in corpus] == ["thing"]

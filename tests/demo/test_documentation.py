@@ -1,4 +1,4 @@
-"""The corpus of the installed Python: what is read, what is linked, what is kept apart."""
+"""The documentation of the installed Python: what is read, and what is kept apart in splits."""
 
 from __future__ import annotations
 
@@ -9,20 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from polyrank.data.python_docs.documents import python_documents
-from polyrank.data.python_docs.examples import (
-    Splits,
-    normalised,
-    passages,
-    python_doc_examples,
-    split_of,
-)
-from polyrank.data.python_docs.links import Linker
-from polyrank.data.python_docs.markup import is_code_paragraph, parse_text, simplify
-from polyrank.data.python_docs.modules import read_modules
-from polyrank.data.python_docs.passages import groups_of
-from polyrank.data.python_docs.questions import ask_summary
-from polyrank.data.python_docs.topics import HelpTables, read_topics
+from polyrank.demo.documentation import read_documentation
+from polyrank.demo.examples import Splits, make_splits, normalised, read_passages, split_of
+from polyrank.demo.markup import parse_text, simplify
+from polyrank.demo.questions import ask_summary
 from polyrank.errors import DataError
 from polyrank.records import Article, Example
 
@@ -48,11 +38,6 @@ object.__enter__(self)
    Enter the runtime context related to this object.
 """
 TOPICS = {"with": WITH, "context-managers": MANAGERS}
-PYDOC = """
-class Helper:
-    topics = {"CONTEXTMANAGERS": ("context-managers", "with"), "BROKEN": "NOWHERE"}
-    keywords = {"with": ("with", "CONTEXTMANAGERS"), "as": "with"}
-"""
 TIDY = '''"""Keep a room tidy.
 
 The rules are written down in ``tidy.rules`` and never change.
@@ -87,7 +72,6 @@ def library(tmp_path: Path) -> Path:
     folder = tmp_path / "library"
     (folder / "pydoc_data").mkdir(parents=True)
     (folder / "pydoc_data" / "topics.py").write_text(f"topics = {TOPICS!r}\n")
-    (folder / "pydoc.py").write_text(PYDOC)
     (folder / "tidy").mkdir()
     (folder / "tidy" / "__init__.py").write_text(TIDY)
     (folder / "tidy" / "rules.py").write_text('"""The rules of a tidy room."""\n')
@@ -99,103 +83,67 @@ def library(tmp_path: Path) -> Path:
 
 
 @pytest.fixture(scope="session")
-def documents() -> list[Article]:
-    return python_documents()
+def articles() -> list[Article]:
+    return read_documentation()
 
 
 @pytest.fixture(scope="session")
-def splits(documents: list[Article]) -> Splits:
-    return python_doc_examples(documents)
+def splits(articles: list[Article]) -> Splits:
+    return make_splits(articles)
 
 
 @pytest.fixture(scope="session")
-def hard_splits(documents: list[Article]) -> Splits:
-    return python_doc_examples(documents, hard=True, seed=3)
-
-
-def section_titles(document: Article) -> list[str]:
-    return [section.heading for section in document.sections]
+def hard_splits(articles: list[Article]) -> Splits:
+    return make_splits(articles, hard=True, seed=3)
 
 
 def test_a_library_is_read_without_running_it(library: Path) -> None:
-    documents = {document.id: document for document in python_documents(library, builtins=False)}
-    assert list(documents) == ["topic:context-managers", "topic:with", "tidy", "tidy.rules"]
-    assert section_titles(documents["tidy"]) == [
-        "",
+    articles = {article.id: article for article in read_documentation(library)}
+    assert [article.title for article in articles.values()] == [
+        'The "with" statement',
+        "With Statement Context Managers",
+        "The tidy module",
         "tidy.sweep(floor, *, twice=False)",
         "tidy.Broom(width=30)",
-        "tidy.Broom.sweep(corner)",
+        "The tidy.rules module",
     ]
+    assert list(articles)[:2] == ["topic:with", "topic:context-managers"]
+    headings = [section.heading for section in articles["tidy.Broom"].sections]
+    assert headings == ["", "tidy.Broom.sweep(corner)"]
     assert not list(library.rglob("IMPORTED"))
     assert "tidy" not in sys.modules
 
 
-def test_topics_have_titles_sections_and_links(library: Path) -> None:
-    documents = {document.id: document for document in python_documents(library, builtins=False)}
-    topic = documents["topic:with"]
-    assert topic.title == 'The "with" statement'
-    lead = topic.sections[0].paragraphs[0]
-    assert "a context manager (see section With Statement Context Managers)." in lead.text
-    assert [link.target for link in lead.links] == ["topic:context-managers"]
-    assert topic.sections[0].paragraphs[1].text == "    with open(name) as f:\n        f.read()"
-    targets = {link.target for s in topic.sections for p in s.paragraphs for link in p.links}
-    assert targets == {"topic:context-managers", "tidy"}
-    assert "object.__enter__(self)" in section_titles(documents["topic:context-managers"])
+def test_topics_have_titles_and_sections(library: Path) -> None:
+    articles = {article.id: article for article in read_documentation(library)}
+    lead, more = articles["topic:with"].sections
+    [paragraph] = lead.paragraphs  # code is left out
+    assert "a context manager (see section With Statement Context Managers)." in paragraph.text
+    assert (lead.heading, more.heading) == ("", "More to read")
 
 
 def test_a_library_without_topics_still_gives_docstrings(library: Path) -> None:
     (library / "pydoc_data" / "topics.py").unlink()
-    (library / "pydoc.py").unlink()
-    assert read_topics(library) == []
-    assert [document.id for document in python_documents(library, builtins=False)] == [
-        "tidy",
-        "tidy.rules",
-    ]
+    names = [article.id for article in read_documentation(library)]
+    assert names == ["tidy", "tidy.sweep", "tidy.Broom", "tidy.rules"]
 
 
 def test_an_empty_library_is_an_error_with_a_remedy(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="No documentation was found") as caught:
-        python_documents(tmp_path, builtins=False)
+        read_documentation(tmp_path)
     assert "Give the folder" in caught.value.remedy
 
 
 def test_private_modules_appear_under_their_package(tmp_path: Path) -> None:
     (tmp_path / "room").mkdir()
     (tmp_path / "room" / "__init__.py").write_text("from room._walls import paint\n")
-    (tmp_path / "room" / "_walls.py").write_text(
-        'def paint():\n    """Paint a wall."""\n\ndef strip():\n    """Strip a wall."""\n'
-    )
-    assert [section_titles(document) for document in read_modules(tmp_path)] == [["room.paint()"]]
+    (tmp_path / "room" / "_walls.py").write_text('def paint():\n    """Paint a wall."""\n')
+    assert [article.title for article in read_documentation(tmp_path)] == ["room.paint()"]
 
 
-def test_links_lie_on_their_words_and_lead_to_documents(documents: list[Article]) -> None:
-    ids = {document.id for document in documents}
-    assert len(ids) == len(documents)
-    count = 0
-    for document in documents:
-        for paragraph in (p for section in document.sections for p in section.paragraphs):
-            end = 0
-            for link in paragraph.links:
-                words = paragraph.text[link.start : link.stop]
-                assert link.start >= end
-                assert words.strip() == words != ""
-                assert link.target in ids - {document.id}
-                end = link.stop
-                count += 1
-    assert count > 500
-
-
-@pytest.mark.parametrize(
-    "text", ["Please see module json.", "Use module json.", 'The "json" module is for it.']
-)
-def test_a_module_is_linked_wherever_the_word_stands(text: str, documents: list[Article]) -> None:
-    (link,) = Linker(documents, HelpTables()).links(text, "csv")
-    assert (text[link.start : link.stop], link.target) == ("json", "json")
-
-
-def test_passages_can_be_read_alone(documents: list[Article]) -> None:
-    found = {passage.id: passage.text for passage in passages(documents)}
-    assert len(found) == len(list(passages(documents))) > 4000
+def test_passages_can_be_read_alone(articles: list[Article]) -> None:
+    found = {passage.id: passage.text for passage in read_passages(articles)}
+    assert len(found) == len(list(read_passages(articles))) > 4000
     assert found["json.dumps#0"].startswith("json.dumps(obj, *, ")
     assert "Serialize obj to a JSON formatted str." in found["json.dumps#0"]
     assert found["csv.reader#0"].startswith("csv.reader")
@@ -227,8 +175,9 @@ def test_nothing_leaks_between_splits(splits: Splits) -> None:
     assert not texts[1] & texts[2]
 
 
-def test_a_module_is_in_one_split(documents: list[Article], splits: Splits) -> None:
-    names = {document.id for document in documents if not document.id.startswith("topic:")}
+def test_a_module_is_in_one_split(articles: list[Article], splits: Splits) -> None:
+    names = {article.id for article in articles if article.title.startswith("The ")}
+    names |= {"builtins"}
     where: dict[str, set[str]] = {}
     for split, examples in splits._asdict().items():
         for example in examples:
@@ -245,11 +194,11 @@ def test_a_context_does_not_hold_its_response(splits: Splits) -> None:
         assert len(example.response.split()) >= 12
 
 
-def test_topics_that_share_text_are_in_one_group(documents: list[Article]) -> None:
-    groups = groups_of(documents)
+def test_topics_which_share_text_are_in_one_group(articles: list[Article]) -> None:
+    groups = {passage.id.partition("#")[0]: passage.group for passage in read_passages(articles)}
     assert groups["topic:with"] == groups["topic:try"] == groups["topic:compound"]
-    assert groups["topic:debugger"] == groups["pdb"] == "pdb"
     assert groups["email.mime.text"] == "email"
+    assert groups["str.format"] == groups["open"] == "builtins"
 
 
 def test_candidates_hold_the_response_once(splits: Splits, hard_splits: Splits) -> None:
@@ -273,18 +222,18 @@ def test_hard_distractors_come_from_the_same_module(splits: Splits, hard_splits:
     assert share(hard_splits.dev) > 2 * share(splits.dev)
 
 
-def test_too_few_examples_for_the_candidates_is_an_error(documents: list[Article]) -> None:
+def test_too_few_examples_for_the_candidates_is_an_error(articles: list[Article]) -> None:
     with pytest.raises(DataError, match="too few"):
-        python_doc_examples(documents[:100], num_candidates=5000)
+        make_splits(articles[:500], num_candidates=5000)
 
 
 def test_every_process_gives_the_same(library: Path) -> None:
     script = (
-        "import sys; from polyrank.data.python_docs.documents import python_documents as read\n"
-        "from polyrank.data.python_docs.examples import passages, draw_examples, read_passages\n"
-        "documents = read(sys.argv[1])\n"
-        "print(documents, list(passages(documents)))\n"
-        "print([list(draw_examples(passage)) for passage in read_passages(documents)])\n"
+        "import sys; from polyrank.demo.documentation import read_documentation\n"
+        "from polyrank.demo.examples import draw_examples, read_passages\n"
+        "articles = read_documentation(sys.argv[1])\n"
+        "passages = list(read_passages(articles))\n"
+        "print(articles, passages, [list(draw_examples(passage)) for passage in passages])\n"
     )
     outputs = set()
     for seed in ("1", "2"):
@@ -308,10 +257,10 @@ def test_text_is_cut_into_sections_and_paragraphs() -> None:
         "One line\nand another.\n\n- first\n  item\n- second\n\nTitle\n-----\nText::\n\n"
         "    for x in y:\n        go(x)\n\n+---+-----+\n| a | b c |\n+---+-----+\n"
     )
-    assert [section.heading for section in sections] == ["", "Title"]
-    assert sections[0].paragraphs == ["One line and another.", "- first item\n- second"]
-    assert sections[1].paragraphs == ["Text:", "    for x in y:\n        go(x)", "a: b c"]
-    assert is_code_paragraph(sections[1].paragraphs[1])
+    assert sections == [
+        ("", ["One line and another.", "- first item\n- second"]),
+        ("Title", ["Text:"]),
+    ]
 
 
 @pytest.mark.parametrize(

@@ -1,1 +1,0 @@
-"""The documentation of the installed Python, to documents, passages and examples."""
