@@ -180,7 +180,7 @@ def test_what_cannot_be_compared_is_refused(
     assert "tells classes apart" in refused(capsys, *on, models["bi"], models["classes"])
     (tmp_path / "nothing").mkdir()
     assert "nothing" in refused(capsys, *on, models["bi"], str(tmp_path / "nothing"))
-    assert "no model at" in refused(capsys, *on, models["bi"], "missing")
+    assert "'missing' is not a folder" in refused(capsys, *on, models["bi"], "missing")
     assert "no metric 'mmr'" in refused(capsys, *on, "bm25", "--metric", "mmr")
     assert "query by query" in refused(capsys, *start, "--data", pairs, "bm25")
     message = refused(capsys, *start, "--data", corpus, models["cross"])

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -102,6 +103,24 @@ def test_the_tables() -> None:
     assert "![Quality against latency](p.png)" in page
     assert "| high\\|1 | low | +" in page
     assert page.count("\n| ---") == 3
+
+
+def test_names_and_extrapolated_times_in_the_tables() -> None:
+    slow = Latency(num_candidates=1000, milliseconds=1234.5, num_queries=0, extrapolated=True)
+    models = [contender("bi [a]", figures(0.5, 0)), contender("cross|b", figures(0.7, 1))]
+    models[1] = replace(models[1], costs=replace(models[1].costs, latency={1000: slow}))
+    found = compare(models, num_resamples=100, num_permutations=99)
+    console = Console(width=160)
+    with console.capture() as capture:
+        for table in report.terminal_tables(found):
+            console.print(table)
+    for words in ("bi [a]", "cross|b", "~1,230", "4.0", "~ extrapolated linearly"):
+        assert words in capture.get()
+    page = report.markdown(found, {})
+    assert "| bi [a] | 22.7 M | – | 1.5 MB | 4.0 |\n" in page
+    assert "| cross\\|b | 22.7 M | – | 1.5 MB | ~1,230 |\n" in page
+    assert report.FOOTNOTE in page
+    assert report.to_json(found, {})["models"][1]["latency"][0]["extrapolated"] is True
 
 
 def test_the_json_and_the_queries() -> None:

@@ -11,8 +11,7 @@ from torch import Tensor
 
 from polyrank.errors import UsageError
 from polyrank.evaluation import latency
-from polyrank.evaluation.latency import Latency, VectorSearch, measure_latency
-from polyrank.evaluation.table import ComparisonRow, markdown_table, terminal_table
+from polyrank.evaluation.latency import VectorSearch, measure_latency
 from polyrank.records import Candidate
 from polyrank.retrieval.bm25.index import BM25Index
 from polyrank.scoring import screen
@@ -103,43 +102,3 @@ def test_words_are_timed() -> None:
 def test_texts_are_needed() -> None:
     with pytest.raises(UsageError, match="1 contexts and 0 candidates"):
         measure_latency(FakeCross(), ["a"], [])
-
-
-def make_rows() -> list[ComparisonRow]:
-    fast = Latency(num_candidates=100, milliseconds=1.25, num_queries=5)
-    slow = Latency(num_candidates=100, milliseconds=1234.5, num_queries=0, extrapolated=True)
-    return [
-        ComparisonRow(
-            name="bi [a]",
-            recall_at_1=0.5,
-            mrr=0.61234,
-            num_candidates="20",
-            training_seconds=61.4,
-            latency={100: fast},
-        ),
-        ComparisonRow(
-            name="cross|b", recall_at_1=0.75, mrr=0.8, num_candidates="20", latency={100: slow}
-        ),
-    ]
-
-
-def test_the_table_in_markdown() -> None:
-    assert markdown_table(make_rows()) == (
-        "| model | R@1/20 | MRR | training s | ms at 100 |\n"
-        "| --- | ---: | ---: | ---: | ---: |\n"
-        "| bi [a] | 0.500 | 0.612 | 61 | 1.2 |\n"
-        "| cross\\|b | 0.750 | 0.800 | – | ~1,230 |\n"
-        "\n~ extrapolated linearly from the largest size that was measured\n"
-    )
-
-
-def test_the_table_on_a_terminal() -> None:
-    from rich.console import Console
-
-    console = Console(width=100)
-    with console.capture() as capture:
-        console.print(terminal_table(make_rows(), title="Comparison"))
-    text = capture.get()
-    assert "bi [a]" in text
-    assert "~1,230" in text
-    assert make_rows()[1].to_json()["latency"][0]["extrapolated"] is True

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,11 +15,9 @@ from polyrank.errors import DataError, UsageError
 from polyrank.storage import require_replaceable
 
 if TYPE_CHECKING:
-    from polyrank.evaluation.comparison import Comparison
     from polyrank.evaluation.evaluator import Entry
     from polyrank.evaluation.tasks import Task
 
-RESULT, PAGE, PER_QUERY, PLOT = "comparison.json", "comparison.md", "per-query.jsonl", "comparison"
 EVALUATIONS = "evaluations"
 """The folder of kept results inside that of a comparison."""
 
@@ -122,6 +119,7 @@ def compare(options: CompareOptions, output: Output) -> None:
     task = load_task(options, output)
 
     from polyrank.evaluation import comparison as evaluation
+    from polyrank.evaluation import report
     from polyrank.evaluation.evaluator import Entry, Evaluator, EvaluatorSettings
     from polyrank.jobs import Results
 
@@ -140,7 +138,12 @@ def compare(options: CompareOptions, output: Output) -> None:
     entries = [Entry(name=name, sources=sources) for name, sources in named.items()]
     contenders = evaluator.evaluate(entries, retriever=options.retriever)
     found = evaluation.compare(contenders, metric=options.metric, seed=options.seed)
-    write(options, found, output, about(options, task, entries))
+    described = about(options, task, entries)
+    names = report.write_report(found, options.output, described, plotted_size=options.plotted)
+    for table in report.terminal_tables(found):
+        output.table(table)
+    output.say(f"Written to {options.output}: {', '.join(names)}")
+    output.result({**report.to_json(found, described), "output": options.output})
 
 
 def parse_models(given: tuple[str, ...]) -> dict[str, tuple[str, ...]]:
@@ -194,59 +197,18 @@ def load_task(options: CompareOptions, output: Output) -> Task:
 
 def about(options: CompareOptions, task: Task, entries: list[Entry]) -> dict[str, Any]:
     """What the figures depend on, for the reports."""
-    import platform
     import shlex
 
-    import torch
+    from polyrank.evaluation.report import environment
 
-    from polyrank._version import __version__
-    from polyrank.runtime import resolve_device
-
-    device = resolve_device(options.device)
-    name = torch.cuda.get_device_name(device) if device.type == "cuda" else platform.machine()
+    named = [f"{entry.name}={','.join(entry.sources)}" for entry in entries]
+    rest = ["--data", str(options.data), "--output", str(options.output)]
     return {
         "data": str(options.data),
         "limit": options.limit,
         "seed": options.seed,
         "digest": task.digest,
-        "device": f"{device.type}, {name}, {torch.get_num_threads()} threads",
         "dtype": options.dtype,
-        "polyrank": __version__,
-        "torch": torch.__version__,
-        "command": shlex.join(
-            [
-                *("polyrank", "compare"),
-                *(f"{entry.name}={','.join(entry.sources)}" for entry in entries),
-                *("--data", str(options.data), "--output", str(options.output)),
-            ]
-        ),
+        **environment(options.device),
+        "command": shlex.join(["polyrank", "compare", *named, *rest]),
     }
-
-
-def write(
-    options: CompareOptions, found: Comparison, output: Output, described: Mapping[str, Any]
-) -> None:
-    """Write the files of a comparison, show its tables and give its result."""
-    import json
-
-    from polyrank.cli.output import plain
-    from polyrank.evaluation import report
-    from polyrank.storage import write_text
-
-    folder, size = options.output, options.plotted
-    result = plain(report.to_json(found, dict(described)))
-    picture = None
-    if size is not None:
-        from polyrank.evaluation.plot import draw
-
-        draw(found, folder / PLOT, size=size)
-        picture = f"{PLOT}.png"
-    page = report.markdown(found, dict(described), plot=picture)
-    write_text(folder / PER_QUERY, report.per_query_lines(found))
-    write_text(folder / PAGE, page)
-    write_text(folder / RESULT, json.dumps(result, indent=2, ensure_ascii=False) + "\n")
-    for table in report.terminal_tables(found):
-        output.table(table)
-    names = [PAGE, RESULT, PER_QUERY, *([picture] if picture else [])]
-    output.say(f"Written to {folder}: {', '.join(names)}")
-    output.result({**result, "output": folder})

@@ -16,7 +16,6 @@ from polyrank.cli.output import Output
 from polyrank.config import require
 
 if TYPE_CHECKING:
-    from polyrank.evaluation.table import ComparisonRow
     from polyrank.records import Context, Hit
 
 QUESTIONS = [
@@ -66,6 +65,7 @@ def demo(options: DemoOptions, output: Output) -> None:
     """
     started = time.perf_counter()
     from polyrank.demo import stages
+    from polyrank.evaluation.report import terminal_tables, to_json
     from polyrank.models.source import default_base
 
     if options.base is None:
@@ -80,14 +80,16 @@ def demo(options: DemoOptions, output: Output) -> None:
         output.say(f"  {options.data}")
     output.say(f"  {len(data.train):,} examples to train on; {len(data.test):,} to test on")
 
-    rows: list[ComparisonRow] = []
+    names = []
     for number, recipe in enumerate(stages.recipes(options.steps), start=2):
         output.say(f"{number}. The {recipe.name} encoder")
         place = folder / "models" / recipe.name
-        model = stages.train_model(recipe, options.base, data, place, options.device, output.say)
-        rows.append(stages.compare_model(recipe, model, data, place))
-        del model  # one at a time in memory
-    say_table(rows, folder, output)
+        stages.train_model(recipe, options.base, data, place, options.device, output.say)
+        names.append(recipe.name)
+    output.say("6. The comparison")
+    comparison = stages.compare_models(names, data, folder, options.device, output.say)
+    for table in terminal_tables(comparison):
+        output.table(table)
     output.say(
         "  All were trained on the same number of examples. The cross-encoder reads a query with "
         "every candidate anew."
@@ -111,7 +113,7 @@ def demo(options: DemoOptions, output: Output) -> None:
     output.result(
         {
             "output": folder,
-            "models": [row.to_json() for row in rows],
+            "models": to_json(comparison, {})["models"],
             "answers": [
                 {"context": question, "hits": hits}
                 for question, hits in zip(questions, found, strict=True)
@@ -119,16 +121,6 @@ def demo(options: DemoOptions, output: Output) -> None:
             "seconds": seconds,
         }
     )
-
-
-def say_table(rows: list[ComparisonRow], folder: Path, output: Output) -> None:
-    """The comparison, for people now and as markdown for later."""
-    from polyrank.evaluation.table import markdown_table, terminal_table
-    from polyrank.storage import write_text
-
-    output.say("6. The comparison")
-    output.table(terminal_table(rows, "R@1 among 20 candidates; milliseconds a query"))
-    write_text(folder / "comparison.md", markdown_table(rows) + "\n")
 
 
 def say_answers(question: Context, hits: list[Hit], output: Output) -> None:

@@ -1,39 +1,36 @@
-"""The stages of the demo: data, models, comparison, index. What is said of them is in `demo`.
+"""The stages of the demo: data, models, comparison, index. `cli/demo` says what they come to.
 
-Every stage leaves its result in the demo's folder, in the form that the other commands read, and
-is passed over when a repeated demo finds it there.
+Every stage leaves its result in the demo's folder, in the form that the other commands read. A
+repeated demo skips the stages whose results it finds there.
 """
 
 from __future__ import annotations
 
 import json
 import random
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from polyrank.data.candidates import read_candidates
 from polyrank.data.examples import load_examples, write_examples
 from polyrank.demo.documentation import read_documentation
 from polyrank.demo.examples import make_splits, read_passages
 from polyrank.errors import DataError
-from polyrank.evaluation.latency import measure_latency
-from polyrank.evaluation.ranking import evaluate
-from polyrank.evaluation.table import ComparisonRow
-from polyrank.evaluation.tasks import with_sampled_candidates
-from polyrank.models.base import Model
+from polyrank.evaluation.comparison import Comparison, compare
+from polyrank.evaluation.evaluator import Entry, Evaluator, EvaluatorSettings
+from polyrank.evaluation.report import environment, write_report
+from polyrank.evaluation.tasks import RankingTask, with_sampled_candidates
+from polyrank.jobs import Results
 from polyrank.models.checkpoint import ARCHITECTURES, load_model
 from polyrank.models.source import default_base
+from polyrank.progress import Say
 from polyrank.records import Candidate, Example, Hit
 from polyrank.retrieval.index import Index
 from polyrank.runtime import set_seed
 from polyrank.storage import write_text
 from polyrank.training.config import TrainingConfig
-from polyrank.training.result import RECORD
 from polyrank.training.run import finished, train
-
-Say = Callable[[str], None]
 
 NUM_CANDIDATES = 20
 MOST_DEV, MOST_TEST = 150, 300
@@ -146,15 +143,15 @@ def write_candidates(path: Path, candidates: Iterable[Candidate]) -> None:
 
 def train_model(
     recipe: Recipe, base: str | None, data: DemoData, folder: Path, device: str, say: Say
-) -> Model:
-    """Train a recipe's model into `folder`, or load it where that is done already."""
+) -> None:
+    """Train a recipe's model into `folder`, unless that is done already."""
     set_seed(recipe.training.seed)
     model_class = ARCHITECTURES[recipe.architecture]
     source, lengths = (default_base(), LENGTHS) if base is None else (base, {})
     model = model_class.from_pretrained(source, device=device, **lengths, **recipe.settings)
     if finished(model, data.train, folder, recipe.training, dev=data.dev):
         say("  trained before")
-        return load_model(folder, device=device)
+        return
     say(f"  {recipe.training.max_steps} steps of {recipe.training.batch_size} contexts")
     train(
         model,
@@ -165,7 +162,6 @@ def train_model(
         restart=True,
         say=sparing(say),
     )
-    return model
 
 
 def sparing(say: Say) -> Say:
@@ -181,27 +177,22 @@ def sparing(say: Say) -> Say:
     return some
 
 
-def compare_model(recipe: Recipe, model: Any, data: DemoData, folder: Path) -> ComparisonRow:
-    """A trained model's quality on the test examples and its time a query."""
-    result = evaluate(model, data.test)
-    texts = [candidate.text for candidate in read_candidates(data.passages)]
-    latency = measure_latency(
-        model,
-        [example.context for example in data.test],
-        texts,
-        sizes=SIZES,
-        num_queries=5,
-        time_limit=8.0,
+def compare_models(
+    names: Iterable[str], data: DemoData, folder: Path, device: str, say: Say
+) -> Comparison:
+    """The trained models on the test examples, as `polyrank compare` compares them."""
+    evaluator = Evaluator(
+        RankingTask(examples=data.test),
+        lambda source: load_model(source, device=device),
+        Results(folder / "comparison" / "evaluations"),
+        EvaluatorSettings(sizes=SIZES, num_queries=5, time_limit=8.0),
+        say=lambda words: say(f"  {words}"),
     )
-    record = json.loads((folder / RECORD).read_text(encoding="utf-8"))
-    return ComparisonRow(
-        name=recipe.name,
-        recall_at_1=result.recall[1],
-        mrr=result.mrr,
-        num_candidates=result.candidates_text,
-        training_seconds=record["seconds"],
-        latency=latency,
-    )
+    entries = [Entry(name=name, sources=(str(folder / "models" / name),)) for name in names]
+    comparison = compare(evaluator.evaluate(entries), seed=SEED)
+    about = {"data": str(folder / "data" / "test.jsonl"), "seed": SEED, **environment(device)}
+    write_report(comparison, folder / "comparison", about)
+    return comparison
 
 
 def build_index(model: Path, device: str, data: DemoData, folder: Path) -> Index:

@@ -1,4 +1,9 @@
-"""A comparison for people and for programs: tables for a terminal and in markdown, and JSON.
+"""A comparison for people and for programs: tables for a terminal, and the files of a folder.
+
+    comparison.md       the tables, and the plot if there is one
+    comparison.json     everything but single queries
+    per-query.jsonl     the values of each query by each model
+    comparison.png, .svg    quality against latency, if asked for
 
 Knows what a comparison holds; measures nothing.
 """
@@ -6,17 +11,61 @@ Knows what a comparison holds; measures nothing.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+import platform
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import torch
+
+from polyrank._version import __version__
 from polyrank.evaluation.comparison import CONFIDENCE, Comparison, Contender
-from polyrank.evaluation.table import FOOTNOTE
+from polyrank.evaluation.plot import draw
+from polyrank.runtime import resolve_device
+from polyrank.storage import write_text
 
 if TYPE_CHECKING:
     from rich.table import Table
 
+RESULT, PAGE, PER_QUERY, PLOT = "comparison.json", "comparison.md", "per-query.jsonl", "comparison"
+FOOTNOTE = "~ extrapolated linearly from the largest size that was measured"
 LEVEL = 1 - CONFIDENCE
 Cells = list[list[str]]
+
+
+def write_report(
+    comparison: Comparison,
+    folder: Path,
+    about: Mapping[str, Any],
+    *,
+    plotted_size: int | None = None,
+) -> list[str]:
+    """Write the files of a comparison; their names. Raises StorageError and, for a plot with
+    `plotted_size` candidates, MissingExtraError.
+
+    `about` is what the values depend on, JSON-ready: data, device, command, …
+    """
+    if plotted_size is not None:
+        draw(comparison, folder / PLOT, size=plotted_size)
+    picture = None if plotted_size is None else f"{PLOT}.png"
+    result = json.dumps(to_json(comparison, about), indent=2, ensure_ascii=False)
+    write_text(folder / PER_QUERY, per_query_lines(comparison))
+    write_text(folder / PAGE, markdown(comparison, about, plot=picture))
+    write_text(folder / RESULT, result + "\n")
+    return [PAGE, RESULT, PER_QUERY, *([picture] if picture else [])]
+
+
+def environment(device: str) -> dict[str, str]:
+    """The machine and the versions that times and, in the last digits, scores depend on."""
+    resolved = resolve_device(device)
+    is_gpu = resolved.type == "cuda"
+    name = torch.cuda.get_device_name(resolved) if is_gpu else platform.machine()
+    return {
+        "device": f"{resolved.type}, {name}, {torch.get_num_threads()} threads",
+        "polyrank": __version__,
+        "torch": torch.__version__,
+    }
 
 
 def quality_cells(comparison: Comparison) -> Cells:
@@ -136,7 +185,7 @@ def terminal_tables(comparison: Comparison) -> list[Table]:
     return tables
 
 
-def markdown(comparison: Comparison, about: dict[str, Any], *, plot: str | None = None) -> str:
+def markdown(comparison: Comparison, about: Mapping[str, Any], *, plot: str | None = None) -> str:
     """The page: what was compared, the plot, the tables and how each figure was made."""
     lines = ["# Comparison", ""]
     lines += [f"- {name}: {value}" for name, value in about.items() if value is not None] + [""]
@@ -161,7 +210,7 @@ def markdown_rows(cells: Cells) -> list[str]:
     return [f"| {' | '.join(row)} |" for row in [escaped[0], ruler, *escaped[1:]]]
 
 
-def to_json(comparison: Comparison, about: dict[str, Any]) -> dict[str, Any]:
+def to_json(comparison: Comparison, about: Mapping[str, Any]) -> dict[str, Any]:
     """Everything but the values of single queries, JSON-ready."""
     return {
         **about,
@@ -185,7 +234,7 @@ def contender_json(comparison: Comparison, contender: Contender) -> dict[str, An
         "parameters": costs.parameters,
         "vector_bytes": costs.vector_bytes,
         "training_seconds": costs.training_seconds,
-        "latency": [dict(vars(latency)) for latency in costs.latency.values()],
+        "latency": [asdict(latency) for latency in costs.latency.values()],
     }
 
 
