@@ -66,7 +66,13 @@ class DistilOptions(TrainOptions):
     )
     relabel: bool = option(False, help="Discard the scores of --labels and score anew.")
     model: dict[str, Any] = any_of({"bi": BiEncoderConfig(), "poly": PolyEncoderConfig()})
-    objective: ObjectiveConfig = flattened(hide=("symmetric", "logq", "extra_negatives", "margin"))
+    objective: ObjectiveConfig = flattened(
+        hide=("symmetric", "logq", "extra_negatives", "margin"),
+        help={
+            "objective": "The loss, margin_mse or kl. By default, margin_mse; with --in-batch, "
+            "in_batch_softmax; on labelled pairs, that of `polyrank train`."
+        },
+    )
     training: TrainingConfig = flattened(hide=("num_negatives",))
     negatives: NegativesConfig = flattened(
         hide=("seed", "cross_max_score", "cross_margin", "cross_relative_margin", "missing")

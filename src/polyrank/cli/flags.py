@@ -115,7 +115,9 @@ def walk(
             yield from union(words["alternatives"], below, words["hide"])
         elif dataclasses.is_dataclass(expected):
             assert isinstance(expected, type)
-            yield from walk(expected, below, default, words.get("hide", ()))
+            for flag in walk(expected, below, default, words.get("hide", ())):
+                help = words.get("words", {}).get(flag.name)
+                yield flag if help is None else replace(flag, help=help)
         else:
             yield Flag(
                 name=field.name,

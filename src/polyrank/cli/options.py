@@ -67,13 +67,16 @@ def positional(metavar: str, *, help: str, default: Any = MISSING) -> Any:
     return dataclasses.field(default=default, metadata=words)
 
 
-def flattened(default: Any = MISSING, *, hide: Iterable[str] = ()) -> Any:
+def flattened(
+    default: Any = MISSING, *, hide: Iterable[str] = (), help: Mapping[str, str] | None = None
+) -> Any:
     """A field whose settings class becomes flags of the command.
 
     `default` is an instance with other defaults than the class has; the names in `hide` stay at
-    their defaults and get no flag.
+    their defaults and get no flag; `help` has other words for some of the names.
     """
-    return dataclasses.field(default=default, metadata={"hide": tuple(hide)})
+    words = {"hide": tuple(hide), "words": help or {}}
+    return dataclasses.field(default=default, metadata=words)
 
 
 def any_of(alternatives: Mapping[str, Any], *, hide: Iterable[str] = ()) -> Any:
