@@ -62,7 +62,7 @@ def measure(arch: str, dtype: str, batch_size: int, way: str, steps: int) -> Non
     training = TrainingConfig(batch_size=batch_size)
     prepare(model, training)
     objective = ObjectiveConfig(gradient_cache="always" if way == "cached" else "never")
-    setup = build(model, examples, objective, training)
+    setup = build(model, examples, training, objective)
     optimiser = torch.optim.AdamW(setup.module.parameters(), lr=1e-6, fused=True)
     autocast = contextlib.nullcontext
     if dtype != "float32":

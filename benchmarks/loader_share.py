@@ -23,8 +23,8 @@ from benchmarks.timing import machine
 from benchmarks.training_clock import training_clock
 from polyrank.cli.main import commands, run
 from polyrank.progress import quieten_libraries
-from polyrank.training.objectives.batches import Item, TrainingSet
-from polyrank.training.pretraining.collator import PretrainingCollator
+from polyrank.training.batches import Item, TrainingSet
+from polyrank.training.pretraining.objective import PretrainingCollator
 
 
 class Stopwatch:

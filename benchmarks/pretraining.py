@@ -53,8 +53,8 @@ from polyrank.records import Candidate, Example
 from polyrank.retrieval.bm25.index import BM25Index
 from polyrank.runtime import set_seed
 from polyrank.training.config import TrainingConfig
-from polyrank.training.pretraining.collator import document
 from polyrank.training.pretraining.held_out import documents_of, ranks_of
+from polyrank.training.pretraining.objective import document
 from polyrank.training.run import train
 
 KS = (1, 5, 10, 50, 100)

@@ -3,10 +3,9 @@
 from polyrank.pretraining.pairs import Pair
 from polyrank.tokens.masking_config import MaskingConfig
 from polyrank.training.config import TrainingConfig
-from polyrank.training.objectives.registry import ObjectiveConfig
+from polyrank.training.objectives.registry import ObjectiveConfig, build
 from polyrank.training.pretraining.config import PretrainingConfig
 from polyrank.training.pretraining.corpora import CorpusPairs
-from polyrank.training.pretraining.setup import build_pretraining
 from tiny_encoders import WORDS, load_variant
 
 TASKS = "ict,bfs,wlp,mlm,next_sentence,next_utterance"
@@ -63,12 +62,12 @@ def records_of(count=24, *, held_out=12, tasks=TASKS, logq=True, one_sided=False
 
 
 def pretraining_of(folder, *, cache="never", batch_tokens=60, double=True, **settings):
-    """The module in float64, the collator and the data set."""
+    """The module in float64, the collator and the data set; what measures, and what chooses."""
     records = records_of(**settings)
     model = load_variant("bi", folder, shared_towers=True, projection=8, max_context_length=20)
     objective = ObjectiveConfig(gradient_cache=cache, logq=True)
-    training = TrainingConfig(train_batch_tokens=batch_tokens)
-    setup, measure, metric = build_pretraining(model, records, objective, training)
+    config = TrainingConfig(train_batch_tokens=batch_tokens)
+    setup = build(model, records, config, objective)
     if double:
         setup.module.double()
-    return setup, measure, metric
+    return setup

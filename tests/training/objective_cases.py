@@ -52,16 +52,16 @@ TASKS = {"classification": {"task": "classify"}, "regression": {"task": "regress
 def setup_of(variant, folder, case, *, cache="never", batch_tokens=48, **settings):
     """What trains a tiny model on a case, in float64 where the model can, without dropout."""
     if case == "corpus":
-        setup, _, _ = pretraining_of(folder, cache=cache, **settings)
+        setup = pretraining_of(folder, cache=cache, **settings)
         set_dropout(setup.module, 0.0)
         return setup.module.train(), setup.collator, setup.dataset
     name, records, own = CASES[case]
     if variant.startswith("cross"):
         settings = TASKS.get(name, {}) | settings
     model = load_variant(variant, folder, max_context_length=20, **settings)
-    training = TrainingConfig(train_batch_tokens=batch_tokens, num_negatives=3)
+    config = TrainingConfig(train_batch_tokens=batch_tokens, num_negatives=3)
     objective = ObjectiveConfig(objective=name, gradient_cache=cache, **own)
-    setup = build(model, records, objective, training, teacher_of(case, folder))
+    setup = build(model, records, config, objective, teacher_of(case, folder))
     if not variant.startswith("cross"):  # its scores are always float32
         setup.module.double()
     set_dropout(setup.module, 0.0)

@@ -6,13 +6,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from polyrank.records import Example
-from polyrank.training.losses import in_batch_softmax
-from polyrank.training.objectives.batches import (
-    CrossCollator,
+from polyrank.training.batches import (
+    CrossDrawnCandidatesCollator,
+    InBatchCollator,
     Item,
     TrainingSet,
-    TwoTowerCollator,
 )
+from polyrank.training.objectives.in_batch_softmax import in_batch_softmax
 from tiny_encoders import LONG, TEXTS, WORDS, load_variant
 
 EXAMPLES = [Example(context=f"how do i {word}", response=word) for word in WORDS[15:35]]
@@ -57,7 +57,7 @@ def test_examples_know_their_places():
 
 
 def test_each_text_of_a_step_is_encoded_once(bi):
-    step = TwoTowerCollator(bi, 60)(numbered(WITH_NEGATIVES))
+    step = InBatchCollator(bi, 60)(numbered(WITH_NEGATIVES))
     columns = ["yes", "thanks", "yes", LONG, "no", "no sound", "yes"]
     unique = ["yes", "thanks", LONG, "no", "no sound"]
     assert step["identities"].tolist() == [unique.index(text) for text in columns]
@@ -67,7 +67,7 @@ def test_each_text_of_a_step_is_encoded_once(bi):
 
 
 def test_a_step_keeps_to_the_token_budget(bi):
-    step = TwoTowerCollator(bi, 24)(numbered(EXAMPLES))
+    step = InBatchCollator(bi, 24)(numbered(EXAMPLES))
     sizes = [batch["input_ids"].numel() for batch in step["contexts"] + step["candidates"]]
     assert max(sizes) <= 24
     assert len(step["contexts"]) > 1
@@ -78,7 +78,7 @@ def test_the_budget_changes_neither_loss_nor_gradient(variant, bert):
     model = load_variant(variant, bert)
     results = []
     for budget in (16, 4096):
-        step = TwoTowerCollator(model, budget)(numbered(WITH_NEGATIVES))
+        step = InBatchCollator(model, budget)(numbered(WITH_NEGATIVES))
         contexts, candidates = model(step["contexts"], step["candidates"])
         scores = model.score(contexts, candidates[step["identities"]])
         loss = in_batch_softmax(scores, step["identities"])
@@ -99,7 +99,7 @@ def test_the_budget_changes_neither_loss_nor_gradient(variant, bert):
 
 
 def test_scores_of_a_step_are_those_of_its_texts(bi):
-    step = TwoTowerCollator(bi, 60)(numbered(WITH_NEGATIVES))
+    step = InBatchCollator(bi, 60)(numbered(WITH_NEGATIVES))
     contexts, candidates = bi(step["contexts"], step["candidates"])
     scores = bi.score(contexts, candidates[step["identities"]])
     texts = [example.response for example in WITH_NEGATIVES] + ["no", "no sound", "yes"]
@@ -118,7 +118,7 @@ def pairs_of(collator, step):
 
 
 def collate_cross(cross, examples, *, num_negatives=3, budget=200, seed=0):
-    return CrossCollator(cross, examples, num_negatives, budget, seed)
+    return CrossDrawnCandidatesCollator(cross, examples, num_negatives, budget, seed)
 
 
 def test_the_response_stands_first(cross):
@@ -193,7 +193,7 @@ def test_what_is_drawn_does_not_depend_on_the_rest_of_the_step(cross, bi):
     drawn = pairs_of(collator, whole)
     assert [group for part in parts for group in pairs_of(collator, part)] == drawn[:4]
     pool = [example.response for example in EXAMPLES]
-    towers = TwoTowerCollator(bi, 60, pool=pool, extra_negatives=2)
+    towers = InBatchCollator(bi, 60, pool=pool, extra_negatives=2)
     negatives = [towers.negatives(one) for one in whole]
     assert [towers.negatives(one) for part in parts for one in part] == negatives[:4]
     assert all(len(texts) == 2 for texts in negatives)

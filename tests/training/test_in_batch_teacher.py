@@ -64,10 +64,14 @@ def test_loss_and_gradients_are_those_written_out(variant, case, bert):
 
 
 def test_a_teacher_is_not_trained_and_not_saved(bert):
-    module, collator, dataset = setup_of("bi", bert, "taught-by-cross")
-    assert all("teacher" not in name for name in module.state_dict())
-    run_step(module, collator, dataset)
-    teacher = module.teacher.objective.model
+    name, records, own = CASES["taught-by-cross"]
+    teacher = teacher_of("taught-by-cross", bert)
+    objective = ObjectiveConfig(objective=name, **own)
+    setup = build(load_variant("bi", bert), records, TrainingConfig(), objective, teacher)
+    kept = set(setup.module.state_dict())
+    assert kept == {f"model.{name}" for name in setup.module.model.state_dict()}
+    run_step(setup.module.train(), setup.collator, setup.dataset)
+    assert not teacher.training
     assert all(parameter.grad is None for parameter in teacher.parameters())
 
 
@@ -75,7 +79,7 @@ def test_its_own_teacher_teaches_nothing(bert):
     model = load_variant("bi", bert)
     same = load_variant("bi", bert)
     settings = ObjectiveConfig(objective="in_batch_softmax", teacher_share=1.0)
-    setup = build(model, EXAMPLES, settings, TrainingConfig(), same)
+    setup = build(model, EXAMPLES, TrainingConfig(), settings, same)
     loss, gradients = run_step(setup.module.eval(), setup.collator, setup.dataset)
     assert abs(loss) < 1e-5
     assert max(gradient.abs().max() for gradient in gradients.values()) < 1e-4
@@ -86,7 +90,7 @@ def test_a_teacher_that_reads_pairs_is_refused(bert):
     settings = ObjectiveConfig(objective=name, **own)
     teacher = load_variant("cross", bert)
     with pytest.raises(UsageError, match=r"must read texts apart.* not linear"):
-        build(load_variant("bi", bert), records, settings, TrainingConfig(), teacher)
+        build(load_variant("bi", bert), records, TrainingConfig(), settings, teacher)
 
 
 def test_the_command(bert, tmp_path, capsys):

@@ -4,7 +4,8 @@ import pytest
 import torch
 
 from polyrank.scoring.poly import poly_scores, poly_scores_each
-from polyrank.training.losses import in_batch_softmax, listwise_softmax
+from polyrank.training.objectives.in_batch_softmax import in_batch_softmax
+from polyrank.training.objectives.listwise import listwise_softmax
 
 
 def draw(*shape):

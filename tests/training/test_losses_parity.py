@@ -7,18 +7,15 @@ import pytest
 import torch
 from sentence_transformers.sentence_transformer import losses as peers
 
-from polyrank.training.losses import (
-    binary_cross_entropy,
-    class_softmax,
-    concatenated,
-    cosent,
-    in_batch_softmax,
-    kl_divergence,
-    listwise_softmax,
-    margin_mse,
-    regression,
-    triplet,
-)
+from polyrank.training.objectives.binary import binary_cross_entropy
+from polyrank.training.objectives.classification import class_softmax, concatenated
+from polyrank.training.objectives.cosent import cosent
+from polyrank.training.objectives.in_batch_softmax import in_batch_softmax
+from polyrank.training.objectives.kl import kl_divergence
+from polyrank.training.objectives.listwise import listwise_softmax
+from polyrank.training.objectives.margin_mse import margin_mse
+from polyrank.training.objectives.regression import regression
+from polyrank.training.objectives.triplet import triplet
 
 SCALE = 20.0
 GRADED = torch.tensor([0.1, 0.9, 0.4, 0.4, 0.7], dtype=torch.float64)

@@ -1,6 +1,8 @@
 """What is built for which model and records, what is refused, and what each objective minimises."""
 
 import math
+import subprocess
+import sys
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -13,18 +15,18 @@ from objective_cases import CASES, CLASSES, EXAMPLES, GRADED, run_step, setup_of
 from polyrank.config import field_types
 from polyrank.errors import DataError, UsageError
 from polyrank.records import Example, LabelledPair
-from polyrank.training import losses
 from polyrank.training.config import TrainingConfig
+from polyrank.training.objectives.kl import kl_divergence
+from polyrank.training.objectives.objective import ARCHITECTURES
 from polyrank.training.objectives.registry import (
     OBJECTIVES,
-    RECORDS,
     ObjectiveConfig,
-    ObjectiveName,
-    automatic,
     build,
-    chosen,
+    choose_objective,
+    default_objective,
     without_effect,
 )
+from polyrank.training.objectives.regression import regression
 from polyrank.training.step import uses_cache
 from tiny_encoders import VARIANTS, load_variant
 
@@ -34,7 +36,7 @@ FITTING = [
     (variant, case)
     for variant in ("bi", "poly-learnt", "cross")
     for case, (name, _, _) in CASES.items()
-    if name in OBJECTIVES[variant.partition("-")[0]]
+    if variant.partition("-")[0] in OBJECTIVES[name].architectures
     if (variant, name) != ("cross", "in_batch_softmax")  # which needs head = interaction
 ]
 FITTING += [("cross-interaction", case) for case in ("softmax", "extra", "listwise", "kl")]
@@ -42,7 +44,7 @@ FITTING += [("cross-interaction", case) for case in ("softmax", "extra", "listwi
 
 def build_for(variant, folder, records, *, training=TRAINING, own=None, **settings):
     model = load_variant(variant, folder, **(own or {}))
-    return build(model, records, ObjectiveConfig(**settings), training)
+    return build(model, records, training, ObjectiveConfig(**settings))
 
 
 @pytest.mark.parametrize(("variant", "case"), FITTING)
@@ -83,7 +85,7 @@ def test_similarities_are_scores_times_the_temperature(variant, bert):
     similarities = 0.05 * model.score_each(contexts, candidates[:, None, :])[:, 0]
     assert similarities.abs().max() <= 1.001
     labels = torch.tensor([pair.label for pair in GRADED])
-    torch.testing.assert_close(loss, losses.regression(similarities, labels), rtol=0, atol=1e-5)
+    torch.testing.assert_close(loss, regression(similarities, labels), rtol=0, atol=1e-5)
 
 
 def test_the_teachers_candidates_are_scored_in_their_order(bert):
@@ -97,7 +99,7 @@ def test_the_teachers_candidates_are_scored_in_their_order(bert):
             model.encode_contexts([example.context]), model.encode_candidates(texts)
         )
         there = torch.ones_like(scores, dtype=torch.bool)
-        total += losses.kl_divergence(scores, torch.tensor([example.scores]), there, 2.0)
+        total += kl_divergence(scores, torch.tensor([example.scores]), there, 2.0)
     torch.testing.assert_close(loss, total / len(EXAMPLES), rtol=1e-4, atol=1e-4)
 
 
@@ -160,12 +162,12 @@ def test_logq_knows_how_often_a_text_is_a_candidate(bert):
 
 def test_a_classifier_is_learnt_beside_the_model_and_is_no_part_of_it(bert, tmp_path):
     setup = build_for("bi", bert, CLASSES, concatenation="|u-v|")
-    assert setup.objective == "classification"
+    assert setup.objective.name == "classification"
     own = {name for name, _ in setup.module.named_parameters() if not name.startswith("model.")}
-    assert own == {"classifier.weight", "classifier.bias"}
-    assert setup.module.classifier.weight.shape == (3, 32)
+    assert own == {"heads.classifier.weight", "heads.classifier.bias"}
+    assert setup.module.heads.classifier.weight.shape == (3, 32)
     again = build_for("bi", bert, CLASSES, concatenation="|u-v|")
-    assert torch.equal(setup.module.classifier.weight, again.module.classifier.weight)
+    assert torch.equal(setup.module.heads.classifier.weight, again.module.heads.classifier.weight)
     setup.module.model.save_pretrained(tmp_path / "model")
     assert type(setup.module.model).from_pretrained(tmp_path / "model", device="cpu")
 
@@ -187,7 +189,7 @@ def test_a_classifier_is_learnt_beside_the_model_and_is_no_part_of_it(bert, tmp_
     ],
 )
 def test_what_auto_stands_for(architecture, records, task, name):
-    assert automatic(architecture, records, task) == name
+    assert default_objective(architecture, records, task).name == name
 
 
 @pytest.mark.parametrize(
@@ -202,7 +204,7 @@ def test_what_auto_stands_for(architecture, records, task, name):
 )
 def test_an_objective_that_does_not_suit_is_refused(architecture, records, settings, words):
     with pytest.raises(UsageError, match=words):
-        chosen(ObjectiveConfig(**settings), architecture, records)
+        choose_objective(ObjectiveConfig(**settings), architecture, records)
 
 
 def test_a_cross_encoder_with_another_task_is_refused(bert):
@@ -261,20 +263,25 @@ def test_a_batch_of_one_needs_negatives_of_its_own(bert):
     build_for("bi", bert, without, training=training, extra_negatives=1)
 
 
+def idle(objective, name, architecture):
+    return set(without_effect(objective, OBJECTIVES[name], architecture))
+
+
 def test_settings_without_effect_are_named():
-    assert without_effect(ObjectiveConfig(), "triplet", "bi") == []
+    assert idle(ObjectiveConfig(), "triplet", "bi") == set()
     changed = ObjectiveConfig(
         symmetric=True, logq=True, margin=2.0, scale=5.0, gradient_cache="always"
     )
-    assert without_effect(changed, "in_batch_softmax", "bi") == ["margin", "scale"]
-    assert without_effect(changed, "triplet", "bi") == ["symmetric", "logq", "scale"]
+    assert idle(changed, "in_batch_softmax", "bi") == {"margin", "scale"}
+    assert idle(changed, "triplet", "bi") == {"symmetric", "logq", "scale"}
     other = ObjectiveConfig(concatenation="u,v", distillation_temperature=2.0, extra_negatives=1)
-    assert without_effect(other, "classification", "cross") == [
+    assert idle(other, "classification", "cross") == {
         "extra_negatives",
         "concatenation",
         "distillation_temperature",
-    ]
-    assert "concatenation" not in without_effect(other, "classification", "bi")
+    }
+    assert "concatenation" not in idle(other, "classification", "bi")
+    assert idle(changed, "in_batch_softmax", "cross") == {"symmetric", "margin", "scale"}
 
 
 @pytest.mark.parametrize("name", ["extra_negatives", "margin", "scale", "distillation_temperature"])
@@ -290,14 +297,52 @@ def test_the_gradient_cache_as_it_is_set(cache, used, bert):
     assert uses_cache(module, step, nullcontext) is used
 
 
-def test_every_objective_has_its_place():
-    names = set(get_args(ObjectiveName))
-    assert names == set(RECORDS) == {name for fitting in OBJECTIVES.values() for name in fitting}
-    assert set(get_args(field_types(ObjectiveConfig)["objective"])) == names | {"auto"}
-    assert {variant.partition("-")[0] for variant in VARIANTS} == set(OBJECTIVES)
+def test_an_objective_is_one_module():
+    for name, objective in OBJECTIVES.items():
+        assert type(objective).__module__.rpartition(".")[2] == name
+        assert set(objective.architectures) <= set(ARCHITECTURES)
+    assert set(get_args(field_types(ObjectiveConfig)["objective"])) == {"auto", *OBJECTIVES}
+    assert {variant.partition("-")[0] for variant in VARIANTS} == set(ARCHITECTURES)
 
 
-@pytest.mark.parametrize("name", get_args(ObjectiveName))
+ADDED = """
+from dataclasses import dataclass
+from polyrank.training.objectives.objective import Settings
+from polyrank.training.objectives.triplet import Triplet
+
+@dataclass(frozen=True, kw_only=True)
+class AngleSettings(Settings):
+    angle: float = 20.0
+
+class Angle(Triplet):
+    name = "angle"
+    settings = (AngleSettings,)
+"""
+
+
+def test_a_module_that_is_added_is_an_objective_with_its_settings(tmp_path):
+    """In a process of its own: registry, settings and the flags of the command line."""
+    (tmp_path / "angle.py").write_text(ADDED)
+    code = (
+        "import sys; from polyrank.training import objectives\n"
+        f"objectives.__path__.append({str(tmp_path)!r})\n"
+        "from polyrank.cli.flags import flags_of; from polyrank.cli.train import TrainOptions\n"
+        "flags = {flag.name: flag for flag in flags_of(TrainOptions)}\n"
+        "assert flags['angle'].default == 20.0\n"
+        "assert 'angle' in flags['objective'].metavar.split('|')\n"
+        "from polyrank.training.objectives.registry import ObjectiveConfig, OBJECTIVES\n"
+        "assert ObjectiveConfig(objective='angle', angle=3.0).angle == 3.0\n"
+        "assert OBJECTIVES['angle'].uses('angle', 'bi') and 'torch' not in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_an_unknown_objective_is_refused_with_the_nearest():
+    with pytest.raises(UsageError, match=r"no objective 'triplett'.*'triplet'"):
+        ObjectiveConfig(objective="triplett")
+
+
+@pytest.mark.parametrize("name", OBJECTIVES)
 def test_every_objective_is_documented(name):
     text = DOCS.read_text(encoding="utf-8")
     assert f"\n## `{name}`" in text, f"docs/losses.md has no section on {name}"

@@ -1,7 +1,6 @@
 """The losses of pre-training, against what is written out, cached, and on a whole run."""
 
 import json
-from functools import partial
 
 import pytest
 import torch
@@ -14,12 +13,10 @@ from polyrank.models.bi_encoder import BiEncoder
 from polyrank.models.cross_encoder import CrossEncoder
 from polyrank.tokens.batching import batches
 from polyrank.training.config import TrainingConfig
-from polyrank.training.objectives.registry import ObjectiveConfig
+from polyrank.training.objectives.registry import ObjectiveConfig, build
 from polyrank.training.pretraining import objective as objective_module
-from polyrank.training.pretraining.collator import document, fitted
 from polyrank.training.pretraining.config import PretrainingConfig
-from polyrank.training.pretraining.objective import accidental
-from polyrank.training.pretraining.setup import build_pretraining
+from polyrank.training.pretraining.objective import accidental, document, fitted
 from polyrank.training.run import train
 from tiny_encoders import load_variant
 
@@ -69,7 +66,7 @@ def joined_by_hand(module, step):
 
 
 def test_the_loss_and_its_gradients_are_those_written_out(bert):
-    setup, _, _ = pretraining_of(bert)
+    setup = pretraining_of(bert)
     module, dataset = setup.module, setup.dataset
     set_dropout(module, 0.0)
     loss, gradients = run_step(module, setup.collator, dataset)
@@ -92,7 +89,7 @@ def test_the_loss_and_its_gradients_are_those_written_out(bert):
 
 
 def test_predictions_begin_with_how_often_tokens_occur(bert):
-    setup, _, _ = pretraining_of(bert)
+    setup = pretraining_of(bert)
     counts = torch.ones(len(setup.module.embeddings), dtype=torch.float64)
     for pair in map(pair_of, range(24)):
         for ids in setup.module.model.tokenizer.encode_turns([pair.first, document(pair)]):
@@ -111,7 +108,7 @@ def test_the_gradient_cache_gives_the_plain_step(bert, tasks):
     names = tasks.split(",")
     places = [n for n in range(24) if pair_of(n).task in names]
     for cache in ("never", "always"):
-        setup, _, _ = pretraining_of(bert, cache=cache, tasks=tasks)
+        setup = pretraining_of(bert, cache=cache, tasks=tasks)
         set_dropout(setup.module, 0.2)
         torch.manual_seed(3)
         steps.append(run_step(setup.module, setup.collator, setup.dataset, places))
@@ -125,7 +122,7 @@ def test_the_gradient_cache_gives_the_plain_step(bert, tasks):
 
 def test_how_batches_are_cut_and_logits_are_chunked_changes_nothing(bert, monkeypatch):
     def step(budget):
-        setup, _, _ = pretraining_of(bert, batch_tokens=budget)
+        setup = pretraining_of(bert, batch_tokens=budget)
         set_dropout(setup.module, 0.0)
         return run_step(setup.module, setup.collator, setup.dataset)
 
@@ -138,7 +135,7 @@ def test_how_batches_are_cut_and_logits_are_chunked_changes_nothing(bert, monkey
 
 
 def test_what_is_masked_depends_on_the_pair_alone(bert):
-    setup, _, _ = pretraining_of(bert)
+    setup = pretraining_of(bert)
     numbered = [setup.dataset[place] for place in range(24)]
     together = setup.collator(numbered)
     alone = setup.collator(numbered[9:10])  # the second to be read as one text
@@ -218,7 +215,7 @@ def test_a_resumed_run_makes_the_same_weights(bert, tmp_path):
 
 
 def test_pairs_without_the_question_are_ranked_in_the_batch(bert):
-    setup, _, _ = pretraining_of(bert)
+    setup = pretraining_of(bert)
     numbered = [setup.dataset[place] for place in (5, 11, 3)]
     apart = numbered[0].example._replace(label=None, is_joined=False)
     numbered[0] = numbered[0]._replace(example=apart)
@@ -235,12 +232,12 @@ def test_bad_settings_are_refused(bert):
     with pytest.raises(UsageError, match="share of mlm must be a positive number, got x"):
         PretrainingConfig(tasks="mlm:x")
     assert PretrainingConfig(tasks="ict:2, mlm").weights == {"ict": 2.0, "mlm": 1.0}
-    build = partial(build_pretraining, records=records_of(), objective=ObjectiveConfig())
-    with pytest.raises(UsageError, match="takes a bi-encoder, not the architecture poly"):
-        build(load_variant("poly-learnt", bert), training=TrainingConfig())
+    objective = ObjectiveConfig()
+    with pytest.raises(UsageError, match=r"pretraining cannot train the architecture poly.*bi"):
+        build(load_variant("poly-learnt", bert), records_of(), TrainingConfig(), objective)
     model = load_variant("bi", bert, shared_towers=True)
     with pytest.raises(UsageError, match="neither schedule = plateau nor a metric"):
-        build(model, training=TrainingConfig(metric="mrr"))
+        build(model, records_of(), TrainingConfig(metric="mrr"), objective)
     model.tokenizer.pretrained.mask_token = None
     with pytest.raises(ModelError, match="has no mask token"):
-        build(model, training=TrainingConfig())
+        build(model, records_of(), TrainingConfig(), objective)

@@ -31,7 +31,7 @@ from polyrank.models.config import (
 from polyrank.training import processes
 from polyrank.training.config import TrainingConfig
 from polyrank.training.model_card import Provenance
-from polyrank.training.objectives.registry import ObjectiveConfig
+from polyrank.training.objectives.registry import ObjectiveConfig, objective_for, without_effect
 from polyrank.training.recipes import RECIPES, find
 
 if TYPE_CHECKING:
@@ -306,7 +306,7 @@ def load_base(options: TrainOptions, device: str, output: Output) -> Any:
 
 def is_pairs(records: Records) -> bool:
     """Whether the records are labelled pairs."""
-    from polyrank.training.objectives.registry import records_of
+    from polyrank.training.objectives.objective import records_of
 
     return records_of(records) == "pairs"
 
@@ -321,13 +321,13 @@ def settings_of(options: TrainOptions, output: Output) -> dict[str, Any]:
 
 
 def warn_of_idle(options: TrainOptions, examples: Records, model: Any, output: Output) -> None:
-    """Warn of settings that have no effect beside the others. Raises UsageError as `chosen`."""
-    from polyrank.training.objectives import registry as objective_config
+    """Warn of settings that have no effect beside the others.
 
-    kind = (getattr(model.config, name, None) for name in ("task", "head"))
-    name = objective_config.chosen(options.objective, options.arch, examples, *kind)
-    for setting in objective_config.without_effect(options.objective, name, options.arch):
-        output.warn(f"{flag_of(setting)} has no effect on the objective {name}.")
+    Raises UsageError for an objective that does not suit the model or the examples.
+    """
+    chosen = objective_for(model, examples, options.objective)
+    for setting in without_effect(options.objective, chosen, options.arch):
+        output.warn(f"{flag_of(setting)} has no effect on the objective {chosen.name}.")
     if options.dev is None and options.training.metric is not None:
         output.warn("--metric has no effect without --dev.")
     warn_of_idle_training(options.training, output)

@@ -56,23 +56,29 @@ class TwoTower(Model):
         """Token outputs (B, T, h) to the vectors of a context, before projection: (B, m, h)."""
         raise TypeError(f"{type(self).__name__} does not say how a context becomes vectors.")
 
+    def project_contexts(self, outputs: Tensor, batch: Batch) -> Tensor:
+        """Token outputs (B, T, h) to vectors before normalisation and temperature: (B, m, d)."""
+        vectors = self.context_vectors(outputs, mask_of(batch))
+        return vectors if self.context_projection is None else self.context_projection(vectors)
+
+    def project_candidates(self, outputs: Tensor, batch: Batch) -> Tensor:
+        """Token outputs (B, T, h) to vectors before normalisation: (B, d)."""
+        config = self.config
+        vectors = reduce(outputs, mask_of(batch), config.reduction, config.reduction_tokens)
+        projection = self.candidate_projection or self.context_projection
+        return vectors if projection is None else projection(vectors)
+
     def finish_contexts(self, outputs: Tensor, batch: Batch) -> Tensor:
         """Token outputs (B, T, h) to what is scored: (B, m, d)."""
-        vectors = self.context_vectors(outputs, mask_of(batch))
-        if self.context_projection is not None:
-            vectors = self.context_projection(vectors)
+        vectors = self.project_contexts(outputs, batch)
         if self.config.similarity == "cosine":
             vectors = functional.normalize(vectors, dim=-1)
         return vectors / self.config.temperature
 
     def finish_candidates(self, outputs: Tensor, batch: Batch) -> Tensor:
         """Token outputs (B, T, h) to what is cached: (B, d)."""
-        config = self.config
-        vectors = reduce(outputs, mask_of(batch), config.reduction, config.reduction_tokens)
-        projection = self.candidate_projection or self.context_projection
-        if projection is not None:
-            vectors = projection(vectors)
-        if config.similarity == "cosine":
+        vectors = self.project_candidates(outputs, batch)
+        if self.config.similarity == "cosine":
             vectors = functional.normalize(vectors, dim=-1)
         return vectors
 

@@ -2,27 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, cast
-
-import torch
-from torch import Tensor
 
 from polyrank.errors import DataError, UsageError, nearest
 from polyrank.evaluation.pairs import evaluate_pairs, has_classes, pair_metrics
 from polyrank.evaluation.ranking import evaluate
 from polyrank.models.base import Model
 from polyrank.records import Example, LabelledPair
-from polyrank.tokens.batching import in_order
-from polyrank.training import losses
 from polyrank.training.config import RANKING, TrainingConfig
-from polyrank.training.objectives.batches import Item
+from polyrank.training.objectives.classification import classify
+from polyrank.training.objectives.objective import Measure
 from polyrank.training.objectives.registry import Setup
-from polyrank.training.objectives.two_tower import PairClassification
 
-Measure = Callable[[Model], dict[str, float]]
 Records = Sequence[Example] | Sequence[LabelledPair]
-AT_ONCE = 256
 
 
 def measure_of(setup: Setup, dev: Records, config: TrainingConfig) -> tuple[Measure, str]:
@@ -31,6 +24,8 @@ def measure_of(setup: Setup, dev: Records, config: TrainingConfig) -> tuple[Meas
     Raises UsageError for a metric that the dev data cannot give, DataError for dev examples
     without candidates.
     """
+    if setup.measured is not None:
+        return setup.measured
     if not dev:
         if config.schedule == "plateau":
             raise UsageError(
@@ -81,7 +76,7 @@ def of_pairs(
 ) -> tuple[Measure, str]:
     """Correlations of scored pairs, accuracy of classes."""
     task = getattr(setup.module.model.config, "task", None)
-    own_classifier = isinstance(setup.module, PairClassification)
+    own_classifier = "classifier" in setup.module.heads
     classes = has_classes(dev) and (own_classifier or task == "classify")
     known = ("accuracy",) if classes else ("spearman", "pearson")
     metric = config.metric or known[0]
@@ -92,36 +87,8 @@ def of_pairs(
 
     def measure(model: Model) -> dict[str, float]:
         if classes and own_classifier:
-            return pair_metrics(classify(setup, dev), dev)
+            return pair_metrics(classify(setup.module, setup.collator, dev), dev)
         ranker: Any = model
         return evaluate_pairs(ranker, dev)
 
     return measure, metric
-
-
-@torch.no_grad()
-def classify(setup: Setup, pairs: Sequence[LabelledPair]) -> Tensor:
-    """The logits of the classifier that is trained beside a bi-encoder: (n, L), on the CPU."""
-    module: Any = setup.module
-    logits = []
-    for start in range(0, len(pairs), AT_ONCE):
-        numbered = [Item(place, one) for place, one in enumerate(pairs[start:][:AT_ONCE])]
-        step = move(setup.collator(numbered), module.model.device)
-        encoded = {
-            part: in_order([module.encode(part, batch) for batch in step[part]], step[part])
-            for part in module.parts
-        }
-        u = encoded["contexts"][step["first"], 0]  # (n, d)
-        v = encoded["candidates"][step["second"]]  # (n, d)
-        features = losses.concatenated(u, v, module.settings.concatenation)
-        logits.append(module.classifier(features).float().cpu())
-    return torch.cat(logits)
-
-
-def move(value: Any, device: torch.device) -> Any:
-    """A step on a device."""
-    if isinstance(value, Tensor):
-        return value.to(device)
-    if isinstance(value, dict):
-        return {name: move(item, device) for name, item in value.items()}
-    return [move(item, device) for item in value] if isinstance(value, list) else value

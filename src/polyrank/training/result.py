@@ -24,7 +24,8 @@ from polyrank.training import processes
 from polyrank.training.config import TrainingConfig
 from polyrank.training.logs import LOG, by_number, log_text
 from polyrank.training.model_card import CARD, Data, Provenance, model_card
-from polyrank.training.objectives.registry import ObjectiveConfig, records_of
+from polyrank.training.objectives.objective import records_of
+from polyrank.training.objectives.registry import ObjectiveConfig
 from polyrank.training.pretraining.corpora import CorpusPairs
 
 RECORD = "training.json"

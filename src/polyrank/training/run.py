@@ -33,12 +33,12 @@ from polyrank.storage import require_replaceable
 from polyrank.training import processes
 from polyrank.training.config import TrainingConfig
 from polyrank.training.encoders import freeze, prepare
-from polyrank.training.figures import Measure, measure_of
+from polyrank.training.figures import measure_of
 from polyrank.training.logs import LOG, JsonLog, ProgressLog, StepClock, TensorBoardLog
 from polyrank.training.model_card import Provenance
+from polyrank.training.objectives.objective import Measure
 from polyrank.training.objectives.registry import ObjectiveConfig, Setup, build
 from polyrank.training.pretraining.corpora import CorpusPairs
-from polyrank.training.pretraining.setup import build_pretraining
 from polyrank.training.result import RECORD, UNKNOWN, Run, TrainingResult, summarise
 from polyrank.training.trainer import RankingTrainer, training_arguments
 
@@ -117,9 +117,7 @@ def train(
 
 def set_up(run: Run) -> tuple[Setup, Measure, str]:
     """What is trained, how its dev figures are measured, and the name of the one that chooses."""
-    if isinstance(run.examples, CorpusPairs):
-        return build_pretraining(run.model, run.examples, run.objective, run.config)
-    setup = build(run.model, run.examples, run.objective, run.config, run.teacher)
+    setup = build(run.model, run.examples, run.config, run.objective, run.teacher)
     return (setup, *measure_of(setup, run.dev, run.config))
 
 

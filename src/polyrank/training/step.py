@@ -24,7 +24,7 @@ from torch.nn.parallel import DistributedDataParallel
 from polyrank.models.base import Model
 from polyrank.tokens.batching import Batch, in_order
 from polyrank.training.gather import add_up, num_processes
-from polyrank.training.objectives.module import TrainingModule, present
+from polyrank.training.module import TrainingModule
 
 Autocast = Callable[[], AbstractContextManager[Any]]
 CPU_SHARE, DEVICE_SHARE = 0.25, 0.5
@@ -39,24 +39,23 @@ def gradient_step(module: nn.Module, step: dict[str, Any], *, autocast: Autocast
     with the same gradients and the same loss. `autocast` makes the context that encoders run in; do
     not enter it around this call.
     """
-    wrapped = isinstance(module, DistributedDataParallel)
-    objective: Any = module.module if wrapped else module
-    assert isinstance(objective, TrainingModule)
+    inner: Any = module.module if isinstance(module, DistributedDataParallel) else module
+    assert isinstance(inner, TrainingModule)
     synchronised: AbstractContextManager[Any] = nullcontext()
     if isinstance(module, DistributedDataParallel):
         synchronised = module.no_sync()  # gradients are added up here, and not averaged
     several = num_processes() > 1
-    parameters = list(objective.parameters())
+    parameters = list(inner.parameters())
     earlier = [parameter.grad for parameter in parameters] if several else []
     if several:  # what earlier steps left has been added up already
         for parameter in parameters:
             parameter.grad = None
     with synchronised:
-        if uses_cache(objective, step, autocast):
-            loss = cached_backward(objective, step, autocast)
+        if uses_cache(inner, step, autocast):
+            loss = cached_backward(inner, step, autocast)
         else:
             with autocast():
-                loss = objective(**step)
+                loss = inner(**step)
             loss.backward()
     if not several:
         return loss.detach()
@@ -69,45 +68,45 @@ def gradient_step(module: nn.Module, step: dict[str, Any], *, autocast: Autocast
     return loss
 
 
-def uses_cache(objective: TrainingModule, step: dict[str, Any], autocast: Autocast) -> bool:
+def uses_cache(module: TrainingModule, step: dict[str, Any], autocast: Autocast) -> bool:
     """Whether a step goes through the gradient cache."""
-    choice = objective.settings.gradient_cache
+    choice = module.objective.gradient_cache
     if choice != "auto":
         return choice == "always"
-    device = objective.model.device
+    device = module.model.device
     with autocast():
         half = torch.is_autocast_enabled(device.type)
-    return is_worthwhile(objective, step, 2 if half else 4)
+    return is_worthwhile(module, step, 2 if half else 4)
 
 
-def cached_backward(objective: TrainingModule, step: dict[str, Any], autocast: Autocast) -> Tensor:
+def cached_backward(module: TrainingModule, step: dict[str, Any], autocast: Autocast) -> Tensor:
     """Add the gradients of the step's loss, and return the loss, with one batch's graph at a time.
 
     Equal to the plain step in value and gradient, up to the rounding of sums.
     """
-    device = objective.model.device
+    device = module.model.device
     with torch.no_grad(), autocast():
         vectors, states = {}, {}
-        for part in present(objective, step):
+        for part in module.present_parts(step):
             batches: list[Batch] = step[part]
             states[part] = [RandomState(device) for _ in batches]
             rows = []
             for state, batch in zip(states[part], batches, strict=True):
                 state.keep()
-                rows.append(objective.encode(part, batch))
+                rows.append(module.encode(part, batch))
             vectors[part] = in_order(rows, batches).requires_grad_()
     torch.clear_autocast_cache()  # copies of weights that know no gradients
-    loss = objective.loss(vectors, step)
+    loss = module.loss(vectors, step)
     loss.backward()
     after = RandomState(device)
     after.keep()
     with autocast():
-        for part in present(objective, step):
+        for part in module.present_parts(step):
             gradient = vectors.pop(part).grad
             assert gradient is not None
             for state, batch in zip(states[part], step[part], strict=True):
                 state.restore()
-                encoded = objective.encode(part, batch)
+                encoded = module.encode(part, batch)
                 if not encoded.requires_grad:
                     break  # a frozen tower
                 with torch.autocast(device.type, enabled=False):
@@ -140,17 +139,17 @@ class RandomState:
             torch.mps.set_rng_state(self.states[1])
 
 
-def is_worthwhile(objective: TrainingModule, step: Mapping[str, Any], bytes_per_value: int) -> bool:
+def is_worthwhile(module: TrainingModule, step: Mapping[str, Any], bytes_per_value: int) -> bool:
     """Whether the graphs of a plain step would take more than their share of the memory.
 
     A step of two batches or less gains nothing. Depends on the step and the machine alone, so that
     a resumed run decides alike.
     """
-    batches = [batch for part in objective.parts for batch in step[part]]
+    batches = [batch for part in module.parts for batch in step[part]]
     if len(batches) <= 2:
         return False
-    needed = graph_bytes(objective.model, batches, bytes_per_value)
-    return needed > memory_for_graphs(objective.model.device)
+    needed = graph_bytes(module.model, batches, bytes_per_value)
+    return needed > memory_for_graphs(module.model.device)
 
 
 def graph_bytes(model: Model, batches: Iterable[Batch], bytes_per_value: int) -> float:

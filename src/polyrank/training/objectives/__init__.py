@@ -1,1 +1,1 @@
-"""What is minimised: one objective per file, a registry of them, and the machinery they share."""
+"""What is minimised, one objective per module; `objectives.registry` finds them."""

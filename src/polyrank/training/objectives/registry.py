@@ -1,283 +1,229 @@
-"""What a model is trained for: the objective and its settings. Needs no torch.
+"""The objectives by name, the settings of all of them, and the one that a run minimises.
 
-Knows which objective suits which architecture and records; knows nothing of how it is computed.
+A module with an objective that is added beside this one is found; no list names it. Needs no torch
+until `build`.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
+import inspect
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from importlib import import_module
+from pkgutil import iter_modules
+from typing import TYPE_CHECKING, Any, Literal
 
-from polyrank.config import require
-from polyrank.errors import UsageError
-from polyrank.records import Example, LabelledPair
+from polyrank.errors import UsageError, nearest
+from polyrank.training import objectives
 from polyrank.training.config import TrainingConfig
+from polyrank.training.objectives.objective import (
+    Case,
+    Collator,
+    Given,
+    Measure,
+    Objective,
+    RecordKind,
+    Records,
+    records_of,
+)
 
 if TYPE_CHECKING:
     from torch.utils.data import Dataset
 
     from polyrank.models.base import Model
-    from polyrank.training.objectives.module import TrainingModule
+    from polyrank.training.module import TrainingModule
 
-    Collator = Callable[[Sequence[Any]], dict[str, Any]]
 
-ObjectiveName = Literal[
-    "in_batch_softmax",
-    "triplet",
-    "regression",
-    "classification",
-    "cosent",
-    "listwise",
-    "binary",
-    "margin_mse",
-    "kl",
-]
-Records = Literal["examples", "pairs"]
-Concatenation = Literal["u,v", "|u-v|", "u*v", "|u-v|,u*v", "u,v,u*v", "u,v,|u-v|", "u,v,|u-v|,u*v"]
+def found_objectives() -> Iterator[Objective]:
+    """Yield the objective of each module beside this one, in the order of their names."""
+    for module in iter_modules(objectives.__path__, f"{objectives.__name__}."):
+        for value in list(vars(import_module(module.name)).values()):
+            is_objective = inspect.isclass(value) and issubclass(value, Objective)
+            if is_objective and value.__module__ == module.name and not inspect.isabstract(value):
+                yield value()
+
+
+OBJECTIVES: Mapping[str, Objective] = {one.name: one for one in found_objectives()}
+"""All that can be chosen by name. Pre-training is chosen by its records."""
+SETTINGS = tuple(
+    dict.fromkeys(one for objective in OBJECTIVES.values() for one in objective.settings)
+)
+"""The classes of all settings of single objectives."""
+WORDS: dict[RecordKind, str] = {
+    "examples": "examples (context, response)",
+    "pairs": "labelled pairs",
+    "corpus": "pairs of a corpus",
+}
+"""What the kinds of records are called."""
+
+if TYPE_CHECKING:
+    ObjectiveName = str
+else:
+    ObjectiveName = Literal[("auto", *OBJECTIVES)]
 
 
 @dataclass(frozen=True, kw_only=True)
-class ObjectiveConfig:
-    """What is minimised."""
+class ChosenObjective:
+    """Which objective."""
 
-    objective: Literal[
-        "auto",
-        "in_batch_softmax",
-        "triplet",
-        "regression",
-        "classification",
-        "cosent",
-        "listwise",
-        "binary",
-        "margin_mse",
-        "kl",
-    ] = "auto"
-    """The loss. By itself: on examples, `in_batch_softmax` for bi, poly and a cross with head =
+    objective: ObjectiveName = "auto"
+    """The loss. By default: on examples, `in_batch_softmax` for bi, poly and a cross with head =
     interaction, and `listwise` for other cross-encoders; on labelled pairs, `classification` of
     whole numbers and `cosent` of scores for bi and poly, and what its task says for cross. A
     teacher's scores count only for `margin_mse`, `kl`."""
-    symmetric: bool = False
-    """`in_batch_softmax` also ranks the contexts for each response; the two losses are averaged."""
-    logq: bool = False
-    """`in_batch_softmax` lowers a candidate's score by the logarithm of its frequency in the
-    training set, so that frequent responses are not punished for being frequent negatives."""
-    extra_negatives: int = 0
-    """Wrong responses drawn from the training set for each context of `in_batch_softmax`; like an
-    example's own negatives, they are negatives of every context of the step."""
-    margin: float = 1.0
-    """How much farther a negative must be than the response for `triplet`, in Euclidean terms."""
-    concatenation: Concatenation = "u,v,|u-v|"
-    """What the classifier of `classification` sees of the two vectors of a pair, for bi."""
-    scale: float = 20.0
-    """`cosent` multiplies the differences of cosines with it."""
-    distillation_temperature: float = 1.0
-    """`kl`, and `in_batch_softmax` with a teacher, divide the scores of both by it."""
-    teacher_share: float = 0.5
-    """With a teacher in the batch: the share of what it says of all candidates of the step in the
-    loss of `in_batch_softmax`; the rest is that of the right response."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ObjectiveConfig(*reversed(SETTINGS), ChosenObjective):  # type: ignore[misc]
+    """What is minimised: the settings of every objective, each declared in its objective's file."""
+
     gradient_cache: Literal["auto", "always", "never"] = "auto"
     """Encode a step twice, first without gradients, so that its memory is that of one pass
     through the encoder. `auto` does so where a step would need much of the memory there is."""
 
     def __post_init__(self) -> None:
-        require(self.extra_negatives >= 0, "extra_negatives", "0 or more", self.extra_negatives)
-        for name in ("margin", "scale", "distillation_temperature"):
-            require(getattr(self, name) > 0, name, "positive", getattr(self, name))
-        share = self.teacher_share
-        require(0 < share <= 1, "teacher_share", "above 0 and at most 1", share)
-
-
-RECORDS: dict[ObjectiveName, tuple[Records, ...]] = {
-    "in_batch_softmax": ("examples",),
-    "triplet": ("examples",),
-    "listwise": ("examples",),
-    "binary": ("examples", "pairs"),
-    "margin_mse": ("examples",),
-    "kl": ("examples",),
-    "regression": ("pairs",),
-    "classification": ("pairs",),
-    "cosent": ("pairs",),
-}
-"""The records that each objective is trained on."""
-
-OBJECTIVES: dict[str, tuple[ObjectiveName, ...]] = {
-    "bi": (
-        "in_batch_softmax",
-        "triplet",
-        "regression",
-        "classification",
-        "cosent",
-        "margin_mse",
-        "kl",
-    ),
-    "poly": ("in_batch_softmax", "regression", "cosent", "margin_mse", "kl"),
-    "cross": (
-        "listwise",
-        "in_batch_softmax",
-        "binary",
-        "classification",
-        "regression",
-        "margin_mse",
-        "kl",
-    ),
-}
-"""The objectives of each architecture."""
-
-TASKS: dict[ObjectiveName, str] = {
-    "in_batch_softmax": "rank",
-    "listwise": "rank",
-    "binary": "rank",
-    "margin_mse": "rank",
-    "kl": "rank",
-    "classification": "classify",
-    "regression": "regress",
-}
-"""The task that a cross-encoder must have for each of its objectives."""
-
-ONLY_FOR: dict[str, tuple[ObjectiveName, ...]] = {
-    "symmetric": ("in_batch_softmax",),
-    "logq": ("in_batch_softmax",),
-    "extra_negatives": ("in_batch_softmax",),
-    "margin": ("triplet",),
-    "concatenation": ("classification",),
-    "scale": ("cosent",),
-    "distillation_temperature": ("kl", "in_batch_softmax"),
-    "teacher_share": ("in_batch_softmax",),
-}
-"""The objectives on which a setting has an effect, where these are not all."""
-
-
-def records_of(examples: Sequence[Example] | Sequence[LabelledPair]) -> Records:
-    """What the training set is made of, by its first record."""
-    return "pairs" if examples and isinstance(examples[0], LabelledPair) else "examples"
-
-
-def automatic(
-    architecture: str,
-    examples: Sequence[Example] | Sequence[LabelledPair],
-    task: str | None = None,
-    head: str | None = None,
-) -> ObjectiveName:
-    """The objective that `auto` stands for; `task` and `head` are the cross-encoder's."""
-    if records_of(examples) == "examples":
-        pairwise = architecture == "cross" and head != "interaction"
-        return "listwise" if pairwise else "in_batch_softmax"
-    by_task: dict[str | None, ObjectiveName] = {
-        "rank": "binary",
-        "classify": "classification",
-        "regress": "regression",
-    }
-    if architecture == "cross" and task in by_task:
-        return by_task[task]
-    first: Any = examples[0]
-    if isinstance(first.label, int):
-        return "classification"
-    return "regression" if architecture == "cross" else "cosent"
-
-
-def chosen(
-    config: ObjectiveConfig,
-    architecture: str,
-    examples: Sequence[Example] | Sequence[LabelledPair],
-    task: str | None = None,
-    head: str | None = None,
-) -> ObjectiveName:
-    """The objective of a run; `task` and `head` are the cross-encoder's, where they are known.
-
-    Raises UsageError where it does not suit the architecture, its task or the records.
-    """
-    name = config.objective
-    if name == "auto":
-        name = automatic(architecture, examples, task, head)
-    if name not in OBJECTIVES[architecture]:
-        raise UsageError(
-            f"The objective {name} cannot train the architecture {architecture}.",
-            f"Choose one of {', '.join(OBJECTIVES[architecture])}.",
-        )
-    records = records_of(examples)
-    if records not in RECORDS[name]:
-        fitting = [one for one in OBJECTIVES[architecture] if records in RECORDS[one]]
-        words = {"examples": "examples (context, response)", "pairs": "labelled pairs"}
-        raise UsageError(
-            f"The objective {name} needs {words[RECORDS[name][0]]}, got {words[records]}.",
-            f"Choose one of {', '.join(fitting)}, or give other data.",
-        )
-    if architecture == "cross" and task is not None and task != TASKS[name]:
-        raise UsageError(
-            f"The objective {name} needs a cross-encoder with task = {TASKS[name]}, not {task}.",
-            f"Give --task {TASKS[name]}, or choose an objective for {task}.",
-        )
-    if architecture == "cross" and name == "in_batch_softmax" and head not in (None, "interaction"):
-        raise UsageError(
-            "The objective in_batch_softmax needs a cross-encoder that can read texts apart, with "
-            f"head = interaction, not {head}.",
-            "Give --head interaction, or choose listwise.",
-        )
-    return name
-
-
-def without_effect(
-    config: ObjectiveConfig, objective: ObjectiveName, architecture: str
-) -> list[str]:
-    """The names of settings that were changed and have no effect on the objective."""
-    names = []
-    for field in dataclasses.fields(config):
-        fitting = ONLY_FOR.get(field.name, get_args(ObjectiveName))
-        unused = objective not in fitting
-        unused |= field.name == "concatenation" and architecture != "bi"
-        unused |= field.name == "symmetric" and architecture == "cross"
-        if unused and getattr(config, field.name) != field.default:
-            names.append(field.name)
-    return names
+        for settings in SETTINGS:
+            settings.__post_init__(self)
+        if self.objective != "auto" and self.objective not in OBJECTIVES:
+            raise UsageError(
+                f"There is no objective {self.objective!r}.", nearest(self.objective, OBJECTIVES)
+            )
 
 
 @dataclass(frozen=True, kw_only=True)
 class Setup:
     """What is trained, and on what: all that a trainer needs."""
 
-    objective: ObjectiveName
-    """Which one it is, where the settings said `auto`."""
+    objective: Objective
+    """The one that the settings chose."""
     module: TrainingModule
-    """Holds the model as `model`, and as its own parameters what is learnt beside the model."""
+    """Holds the model as `model`, and what is learnt beside it."""
     collator: Collator
-    """Records to a step."""
+    """Items of the data set to a step."""
     dataset: Dataset[Any]
     """The records by their place; `set_epoch` changes what is drawn for them."""
+    measured: tuple[Measure, str] | None
+    """What measures figures that need no dev data, and which of them chooses the checkpoint."""
 
 
 def build(
     model: Model,
-    examples: Sequence[Example] | Sequence[LabelledPair],
+    examples: Records,
+    config: TrainingConfig,
     objective: ObjectiveConfig,
-    training: TrainingConfig,
     teacher: Model | None = None,
 ) -> Setup:
-    """The objective of a run, its batches and its data set.
+    """What a run minimises, with its batches and its data set.
 
-    A `teacher` scores all candidates of each step of a bi- or poly-encoder's in-batch softmax.
-    Raises UsageError for an objective that does not suit the model or the kind of records,
-    DataError for records that it cannot be trained on.
+    A `teacher` scores all candidates of each step of the in-batch softmax. Raises UsageError for an
+    objective or settings that do not suit the model or the kind of records, DataError for records
+    that it cannot be trained on.
     """
-    from polyrank.models.cross_encoder import CrossEncoder
-    from polyrank.models.two_tower import TwoTower
-    from polyrank.training.objectives.batches import TrainingSet
-    from polyrank.training.objectives.checks import check_examples, check_pairs
-    from polyrank.training.objectives.factory import for_cross, for_two_tower
+    from polyrank.training.batches import TrainingSet
 
-    known: Any = examples
-    reads_pairs = isinstance(model, CrossEncoder)
-    kind = (model.config.task, model.config.head) if reads_pairs else (None, None)
-    name = chosen(objective, model.config.architecture, examples, *kind)
-    if records_of(examples) == "examples":
-        check_examples(name, known, objective, training)
+    chosen = objective_for(model, examples, objective)
+    given = Given(
+        model=model, examples=examples, config=config, objective=objective, teacher=teacher
+    )
+    chosen.check(given)
+    module, collator = chosen.make(given)
+    return Setup(
+        objective=chosen,
+        module=module,
+        collator=collator,
+        dataset=TrainingSet(examples),
+        measured=chosen.measure(given, module, collator),
+    )
+
+
+def objective_for(model: Model, examples: Records, objective: ObjectiveConfig) -> Objective:
+    """The objective of a run. Raises UsageError where it does not suit the model or the records."""
+    kind: dict[str, Any] = {}
+    if model.architecture == "cross":
+        kind = {"task": model.config.task, "head": model.config.head}
+    return choose_objective(objective, model.architecture, examples, **kind)
+
+
+def choose_objective(
+    objective: ObjectiveConfig,
+    architecture: str,
+    examples: Records,
+    task: str | None = None,
+    head: str | None = None,
+) -> Objective:
+    """The objective of a run; `task` and `head` are the cross-encoder's, where they are known.
+
+    Raises UsageError where it does not suit the architecture, its task or the records.
+    """
+    records = records_of(examples)
+    if objective.objective == "auto":
+        chosen = default_objective(architecture, examples, task, head)
     else:
-        limit = model.config.num_labels if isinstance(model, CrossEncoder) else None
-        check_pairs(name, known, limit)
-    if isinstance(model, CrossEncoder):
-        module, collator = for_cross(model, name, known, objective, training)
-    else:
-        assert isinstance(model, TwoTower)
-        module, collator = for_two_tower(model, name, known, objective, training, teacher)
-    return Setup(objective=name, module=module, collator=collator, dataset=TrainingSet(known))
+        chosen = OBJECTIVES[objective.objective]
+    name = chosen.name
+    if architecture not in chosen.architectures:
+        raise UsageError(
+            f"The objective {name} cannot train the architecture {architecture}.",
+            f"Choose one of {', '.join(names_for(architecture))}."
+            if name in OBJECTIVES
+            else f"Train the architecture {' or '.join(chosen.architectures)}.",
+        )
+    if records not in chosen.records:
+        raise UsageError(
+            f"The objective {name} needs {WORDS[chosen.records[0]]}, got {WORDS[records]}.",
+            f"Choose one of {', '.join(names_for(architecture, records))}, or give other data.",
+        )
+    if architecture == "cross" and task not in (None, chosen.task):
+        raise UsageError(
+            f"The objective {name} needs a cross-encoder with task = {chosen.task}, not {task}.",
+            f"Give --task {chosen.task}, or choose an objective for {task}.",
+        )
+    if architecture == "cross" and chosen.head is not None and head not in (None, chosen.head):
+        raise UsageError(
+            f"The objective {name} needs a cross-encoder that can read texts apart, with "
+            f"head = {chosen.head}, not {head}.",
+            f"Give --head {chosen.head}, or choose listwise.",
+        )
+    return chosen
+
+
+def default_objective(
+    architecture: str, examples: Records, task: str | None = None, head: str | None = None
+) -> Objective:
+    """The objective that `auto` stands for; `task` and `head` are the cross-encoder's."""
+    records = records_of(examples)
+    if records == "corpus":
+        from polyrank.training.pretraining.objective import Pretraining
+
+        return Pretraining()
+    labels: Any = examples
+    case = Case(
+        architecture=architecture,
+        records=records,
+        has_classes=records == "pairs" and isinstance(labels[0].label, int),
+        task=task,
+        head=head,
+    )
+    return next(one for one in OBJECTIVES.values() if one.is_default(case))
+
+
+def names_for(architecture: str, records: RecordKind | None = None) -> list[str]:
+    """The names of the objectives of an architecture, or of those that take such records."""
+    return [
+        name
+        for name, one in OBJECTIVES.items()
+        if architecture in one.architectures and (records is None or records in one.records)
+    ]
+
+
+def without_effect(objective: ObjectiveConfig, chosen: Objective, architecture: str) -> list[str]:
+    """The names of settings that were changed and have no effect on the chosen objective."""
+    own = {field.name for settings in SETTINGS for field in dataclasses.fields(settings)}
+    return [
+        field.name
+        for field in dataclasses.fields(objective)
+        if field.name in own
+        and getattr(objective, field.name) != field.default
+        and not chosen.uses(field.name, architecture)
+    ]

@@ -5,7 +5,7 @@ Letters: B pairs of one task, U different documents.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -14,19 +14,18 @@ from torch import Tensor
 from polyrank.models.base import Model
 from polyrank.pretraining.pairs import Pair
 from polyrank.records import Context
-from polyrank.tokens.batching import in_order
-from polyrank.training.figures import move
-from polyrank.training.objectives.batches import Item
-from polyrank.training.pretraining.collator import (
+from polyrank.training.batches import Item, move
+from polyrank.training.objectives.objective import Collator, Measure
+from polyrank.training.pretraining.corpora import CorpusPairs
+from polyrank.training.pretraining.objective import (
     ABSENT,
     ANSWERS,
     WANTED,
-    PretrainingCollator,
+    PretrainingModule,
+    accidental,
     document,
     keys,
 )
-from polyrank.training.pretraining.corpora import CorpusPairs
-from polyrank.training.pretraining.objective import Pretraining, accidental
 
 METRIC = "held_out"
 """The mean over the tasks of recall@1, of masked tokens that are right, and of right answers."""
@@ -34,10 +33,10 @@ AT_ONCE = 64
 
 
 def measure_of_corpus(
-    module: Pretraining, collator: PretrainingCollator, records: CorpusPairs
-) -> tuple[Callable[[Model], dict[str, float]], str]:
+    module: PretrainingModule, collator: Collator, examples: CorpusPairs
+) -> tuple[Measure, str]:
     """The function that measures the figures of each task, and the name of their mean."""
-    tasks = {name: pairs for name, pairs in records.held_out.items() if pairs}
+    tasks = {name: pairs for name, pairs in examples.held_out.items() if pairs}
     if not tasks:
         return lambda model: {}, "none"
 
@@ -57,7 +56,7 @@ def measure_of_corpus(
 
 
 @torch.inference_mode()
-def ranked(module: Pretraining, pairs: Sequence[Pair]) -> dict[str, float]:
+def ranked(module: PretrainingModule, pairs: Sequence[Pair]) -> dict[str, float]:
     """recall@k and MRR of each pair's document among the documents of all."""
     model = module.model
     texts: Any = documents_of(pairs)
@@ -91,14 +90,14 @@ def ranks_of(scores: Tensor, pairs: Sequence[Pair]) -> Tensor:
 
 @torch.no_grad()
 def read_as_one(
-    module: Pretraining, collator: PretrainingCollator, pairs: Sequence[Pair]
+    module: PretrainingModule, collator: Collator, pairs: Sequence[Pair]
 ) -> dict[str, float]:
     """The shares of masked tokens, and of answers to whether the second follows, that are right."""
     tokens, answers = [], []
     for start in range(0, len(pairs), AT_ONCE):
         numbered = [Item(start + n, pair) for n, pair in enumerate(pairs[start:][:AT_ONCE])]
         step = move(collator(numbered), module.model.device)
-        outputs = in_order([module.encode("joined", one) for one in step["joined"]], step["joined"])
+        outputs = module.encode_step(step)["joined"]
         masked = step["labels"] != ABSENT
         logits = module.masked_head(outputs[:, 1:][masked], module.embeddings)
         tokens.append(logits.argmax(dim=-1) == step["labels"][masked])

@@ -1,6 +1,6 @@
 """Records to the batches of one training step, each text tokenised and encoded once.
 
-Know the models' tokenisers and lengths; know nothing of losses. What is drawn for a record depends
+Knows the models' tokenisers and lengths, and nothing of losses. What is drawn for a record depends
 on the seed, the epoch and its place in the training set alone, so that a resumed run, and several
 processes instead of one, draw the same.
 
@@ -17,13 +17,15 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from polyrank.models.cross_encoder import CrossEncoder
 from polyrank.models.two_tower import TwoTower
 from polyrank.records import Context, Example
 from polyrank.tokens.batching import Batch, batches
 from polyrank.training.gather import text_identity
+from polyrank.training.module import CrossPairs, Loss, TrainingModule, TwoTowers
+from polyrank.training.objectives.objective import Collator, Given
 
 ABSENT = -1
 """The row of a candidate that a context with fewer candidates does not have."""
@@ -76,7 +78,7 @@ def drawn_responses(
     return chosen
 
 
-class TwoTowerTexts:
+class TextBatcher:
     """Texts to batches of token ids, as the model reads them apart."""
 
     def __init__(self, model: TwoTower | CrossEncoder, token_budget: int) -> None:
@@ -95,7 +97,7 @@ class TwoTowerTexts:
         return batches(sequences, self.tokenizer.pad_id, budget=self.token_budget)
 
 
-class TwoTowerCollator:
+class InBatchCollator:
     """Steps of the in-batch softmax: the responses of the others are the negatives.
 
     Beside them stand each example's own negatives and `extra_negatives` drawn from `pool` for it.
@@ -113,8 +115,8 @@ class TwoTowerCollator:
         log_frequencies: Mapping[str, float] | None = None,
         teacher: TwoTower | CrossEncoder | None = None,
     ) -> None:
-        self.read = TwoTowerTexts(model, token_budget)
-        self.taught = None if teacher is None else TwoTowerTexts(teacher, token_budget)
+        self.read = TextBatcher(model, token_budget)
+        self.taught = None if teacher is None else TextBatcher(teacher, token_budget)
         self.pool = pool
         self.extra_negatives = extra_negatives
         self.seed = seed
@@ -174,7 +176,7 @@ class OwnCandidatesCollator:
     """Steps in which each context meets its own candidates alone: triplets and teachers' scores."""
 
     def __init__(self, model: TwoTower, token_budget: int) -> None:
-        self.read = TwoTowerTexts(model, token_budget)
+        self.read = TextBatcher(model, token_budget)
 
     def __call__(self, step: Sequence[Item]) -> dict[str, Any]:
         """`contexts` and `candidates`: batches cut by length; `own` (B, C): the rows of each
@@ -195,11 +197,11 @@ class OwnCandidatesCollator:
         return made
 
 
-class TwoTowerPairCollator:
+class LabelledPairsCollator:
     """Steps of labelled pairs: the first text is the context, the second the candidate."""
 
     def __init__(self, model: TwoTower, token_budget: int) -> None:
-        self.read = TwoTowerTexts(model, token_budget)
+        self.read = TextBatcher(model, token_budget)
 
     def __call__(self, step: Sequence[Item]) -> dict[str, Any]:
         """`contexts` and `candidates`: batches cut by length; `first` and `second` (n,): the rows
@@ -223,7 +225,7 @@ def filled(rows: Sequence[Sequence[float]], fill: float) -> Tensor:
     return torch.tensor([[*row, *[fill] * (width - len(row))] for row in rows])
 
 
-class CrossPairs:
+class PairBatcher:
     """Pairs of texts to batches of token ids, as the model reads them."""
 
     def __init__(self, model: CrossEncoder, token_budget: int) -> None:
@@ -237,7 +239,7 @@ class CrossPairs:
         return batches(ids, pad_id, segments=segments, budget=self.token_budget)
 
 
-class CrossCollator(CrossPairs):
+class CrossDrawnCandidatesCollator(PairBatcher):
     """Each context with its response and wrong ones, of the example or drawn."""
 
     def __init__(
@@ -277,7 +279,7 @@ class CrossCollator(CrossPairs):
         return chosen + drawn_responses(self.pool, example.response, missing, draw)
 
 
-class CrossTeacherCollator(CrossPairs):
+class CrossOwnCandidatesCollator(PairBatcher):
     """Each context with its response and all its negatives, and a teacher's scores of them."""
 
     def __call__(self, step: Sequence[Item]) -> dict[str, Any]:
@@ -300,7 +302,7 @@ class CrossTeacherCollator(CrossPairs):
         }
 
 
-class CrossPairCollator(CrossPairs):
+class CrossLabelledPairsCollator(PairBatcher):
     """Labelled pairs."""
 
     def __call__(self, step: Sequence[Item]) -> dict[str, Any]:
@@ -310,3 +312,53 @@ class CrossPairCollator(CrossPairs):
             "pairs": self.pairs([pair.first for pair in pairs], [pair.second for pair in pairs]),
             "labels": torch.tensor([pair.label for pair in pairs]),
         }
+
+
+def own_candidates(
+    given: Given, loss: Loss, *, raw: bool = False
+) -> tuple[TrainingModule, Collator]:
+    """A module that scores each context's own candidates, and its batches.
+
+    `raw` vectors of a bi- or poly-encoder are neither normalised nor divided by the temperature.
+    """
+    model, budget = given.model, given.config.train_batch_tokens
+    if isinstance(model, CrossEncoder):
+        return CrossPairs(model, given.objective, loss), CrossOwnCandidatesCollator(model, budget)
+    module = TwoTowers(model, given.objective, loss, raw=raw)
+    return module, OwnCandidatesCollator(model, budget)
+
+
+def drawn_candidates(given: Given, loss: Loss) -> tuple[TrainingModule, Collator]:
+    """A module that scores each context's response and `num_negatives` wrong ones, its batches."""
+    config = given.config
+    collator = CrossDrawnCandidatesCollator(
+        given.model, given.examples, config.num_negatives, config.train_batch_tokens, config.seed
+    )
+    return CrossPairs(given.model, given.objective, loss), collator
+
+
+def labelled_pairs(
+    given: Given,
+    loss: Loss,
+    *,
+    raw: bool = False,
+    heads: Mapping[str, nn.Module] | None = None,
+) -> tuple[TrainingModule, Collator]:
+    """A module that encodes or scores labelled pairs, and its batches.
+
+    `raw` as for `own_candidates`; `heads` are learnt beside a bi- or poly-encoder.
+    """
+    model, budget = given.model, given.config.train_batch_tokens
+    if isinstance(model, CrossEncoder):
+        return CrossPairs(model, given.objective, loss), CrossLabelledPairsCollator(model, budget)
+    module = TwoTowers(model, given.objective, loss, heads, raw=raw)
+    return module, LabelledPairsCollator(model, budget)
+
+
+def move(value: Any, device: torch.device) -> Any:
+    """A step, or a part of one, on a device."""
+    if isinstance(value, Tensor):
+        return value.to(device)
+    if isinstance(value, dict):
+        return {name: move(item, device) for name, item in value.items()}
+    return [move(item, device) for item in value] if isinstance(value, list) else value

@@ -1,0 +1,217 @@
+"""What is trained: a model that encodes a step in parts, and the loss of what comes out.
+
+A module encodes its parts (contexts, candidates, pairs) batch by batch, and its loss sees only the
+vectors or scores; so a step can be computed at once, or through the gradient cache. Knows which
+model encodes what; knows nothing of any one loss.
+
+Letters: B contexts of this process, m vectors of each, N candidates of all processes, C candidates
+of each context, n pairs, T tokens, d dimensions, h width of the encoder, L classes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+from torch.utils.checkpoint import checkpoint
+
+from polyrank.models.base import Model
+from polyrank.models.cross_encoder import CrossEncoder
+from polyrank.models.two_tower import TwoTower
+from polyrank.tokens.batching import Batch, in_order, mask_of
+from polyrank.training.gather import gather_rows, num_processes, total
+from polyrank.training.objectives.registry import ObjectiveConfig
+
+Loss = Callable[[Any, dict[str, Tensor], dict[str, Any]], Tensor]
+"""A module, what it encoded and the step to this process's share of the loss: ()."""
+LOGITS_AT_ONCE = 2**24
+"""Inner products of a poly-encoder that are kept for the backward pass; more are computed twice."""
+
+
+class TrainingModule(nn.Module):
+    """A model and its loss. What is learnt beside the model is in `heads`."""
+
+    parts: ClassVar[tuple[str, ...]]
+    """The names of what is encoded: each is a list of batches in a step."""
+
+    def __init__(
+        self,
+        model: Model,
+        objective: ObjectiveConfig,
+        loss: Loss,
+        heads: Mapping[str, nn.Module] | None = None,
+    ) -> None:
+        super().__init__()
+        self.model = model
+        self.objective = objective
+        self.heads = nn.ModuleDict(heads)
+        self._loss = loss
+
+    def encode(self, part: str, batch: Batch) -> Tensor:
+        """The vectors or scores of one batch, in its own order of rows."""
+        raise TypeError(f"{type(self).__name__} does not say how {part} are encoded.")
+
+    def encode_step(self, step: dict[str, Any], prefix: str = "") -> dict[str, Tensor]:
+        """Every part that a step has, in the caller's order of rows; `prefix` stands before the
+        names of the parts in the step.
+        """
+        encoded = {}
+        for part in self.present_parts(step, prefix):
+            batches: list[Batch] = step[prefix + part]
+            encoded[part] = in_order([self.encode(part, batch) for batch in batches], batches)
+        return encoded
+
+    def present_parts(self, step: dict[str, Any], prefix: str = "") -> list[str]:
+        """The parts that a step has; one of mixed tasks may lack some."""
+        return [part for part in self.parts if step[prefix + part]]
+
+    def loss(self, encoded: dict[str, Tensor], step: dict[str, Any]) -> Tensor:
+        """This process's share of the loss, in the precision of the vectors: ()."""
+        with torch.autocast(self.model.device.type, enabled=False):
+            return self._loss(self, encoded, step)
+
+    def forward(self, **step: Any) -> Tensor:
+        """This process's share of the loss of one step: ()."""
+        return self.loss(self.encode_step(step), step)
+
+    def share_of_mean(self, mean: Tensor, count: int) -> Tensor:
+        """A mean over `count` things of this process as a share of the mean over all."""
+        return mean * (count / total(count, self.model.device))
+
+
+class TwoTowers(TrainingModule):
+    """Encodes contexts and candidates with a bi- or poly-encoder.
+
+    `raw` vectors are neither normalised nor divided by the temperature.
+    """
+
+    parts: ClassVar[tuple[str, ...]] = ("contexts", "candidates")
+    model: TwoTower
+
+    def __init__(
+        self,
+        model: TwoTower,
+        objective: ObjectiveConfig,
+        loss: Loss,
+        heads: Mapping[str, nn.Module] | None = None,
+        *,
+        raw: bool = False,
+    ) -> None:
+        super().__init__(model, objective, loss, heads)
+        self.raw = raw
+
+    def encode(self, part: str, batch: Batch) -> Tensor:
+        """Contexts (B, m, d), candidates (B, d)."""
+        model = self.model
+        is_context = part == "contexts"
+        tower = model.context_tower if is_context else model.candidate_tower or model.context_tower
+        outputs = tower(batch)
+        with torch.autocast(model.device.type, enabled=False):  # vectors in float32
+            outputs = outputs.to(torch.promote_types(outputs.dtype, torch.float32))
+            if self.raw:
+                project = model.project_contexts if is_context else model.project_candidates
+                return project(outputs, batch)
+            finish = model.finish_contexts if is_context else model.finish_candidates
+            return finish(outputs, batch)
+
+    def score_all(self, contexts: Tensor, candidates: Tensor) -> Tensor:
+        """Every context against every candidate, in blocks where there are many: (B, N)."""
+        model = self.model
+        rows = max(LOGITS_AT_ONCE // (contexts.shape[1] * len(candidates)), 1)
+        if contexts.shape[1] == 1 or rows >= len(contexts):
+            return model.score(contexts, candidates)
+        return torch.cat(
+            [
+                checkpoint(
+                    model.score, block, candidates, use_reentrant=False, preserve_rng_state=False
+                )
+                for block in contexts.split(rows)
+            ]
+        )
+
+    def score_step(self, encoded: dict[str, Tensor], step: dict[str, Any]) -> Tensor:
+        """This process's contexts against the candidates of all processes: (B, N)."""
+        contexts, columns = encoded["contexts"], encoded["candidates"][step["identities"]]
+        return self.score_all(contexts, columns_of_all(columns, len(contexts)))
+
+    def score_own(self, encoded: dict[str, Tensor], step: dict[str, Any]) -> Tensor:
+        """Each context against its own candidates: (B, C)."""
+        candidates = encoded["candidates"][step["own"].clamp(min=0)]  # (B, C, d)
+        return self.model.score_each(encoded["contexts"], candidates)
+
+    def values_of_pairs(self, encoded: dict[str, Tensor], step: dict[str, Any]) -> Tensor:
+        """The similarity of each pair, which is its score times the temperature: (n,).
+
+        It is the cosine for a bi-encoder with similarity = cosine, and for a poly-encoder the
+        cosines that its attention weighs.
+        """
+        contexts = encoded["contexts"][step["first"]]  # (n, m, d)
+        candidates = encoded["candidates"][step["second"]]  # (n, d)
+        scores = self.model.score_each(contexts, candidates[:, None, :])[:, 0]
+        return scores * self.model.config.temperature
+
+
+class CrossReadApart(TrainingModule):
+    """Encodes contexts and candidates with a cross-encoder that can read texts apart.
+
+    Its gate has no part in this: the texts of a step are encoded once each, and every context is
+    compared with every candidate token by token. The outputs of a text are filled up with zeros.
+    """
+
+    parts = ("contexts", "candidates")
+    model: CrossEncoder
+
+    def encode(self, part: str, batch: Batch) -> Tensor:
+        """Token outputs (B, T, h), T the most tokens of this side."""
+        model, config = self.model, self.model.config
+        tower, most = model.tower, config.max_context_length
+        if part == "candidates":
+            tower, most = model.candidate_tower or model.tower, config.max_candidate_length
+        outputs = tower(batch)
+        with torch.autocast(self.model.device.type, enabled=False):
+            outputs = outputs.to(torch.promote_types(outputs.dtype, torch.float32))
+            outputs = outputs * mask_of(batch)[:, :, None]
+            return functional.pad(outputs, (0, 0, 0, max(most - outputs.shape[1], 0)))
+
+    def score_step(self, encoded: dict[str, Tensor], step: dict[str, Any]) -> Tensor:
+        """This process's contexts against the candidates of all processes: (B, N)."""
+        contexts, places = encoded["contexts"], step["identities"]
+        head: Any = self.model.head
+        if num_processes() == 1:  # a text that stands twice is compared once
+            scores: Tensor = head.score_all(contexts, encoded["candidates"])[:, places]
+        else:
+            columns = columns_of_all(encoded["candidates"][places], len(contexts))
+            scores = head.score_all(contexts, columns)
+        return scores
+
+
+class CrossPairs(TrainingModule):
+    """Scores pairs with a cross-encoder."""
+
+    parts = ("pairs",)
+    model: CrossEncoder
+
+    def encode(self, part: str, batch: Batch) -> Tensor:
+        """Scores of one batch, in its own order: (n,), or (n, L) for classes."""
+        count = len(batch["input_ids"])
+        in_place = {**batch, "rows": torch.arange(count, device=batch["rows"].device)}
+        scores: Tensor = self.model([in_place])
+        return scores
+
+    def score_own(self, encoded: dict[str, Tensor], step: dict[str, Any]) -> Tensor:
+        """Each context against its own candidates: (B, C)."""
+        return encoded["pairs"][step["own"].clamp(min=0)]
+
+    def values_of_pairs(self, encoded: dict[str, Tensor], step: dict[str, Any]) -> Tensor:
+        """The value of each pair: (n,)."""
+        return encoded["pairs"]
+
+
+def columns_of_all(columns: Tensor, count: int) -> Tensor:
+    """The columns of all processes: all responses, this process's `count` first, then all else."""
+    if num_processes() == 1:
+        return columns
+    return torch.cat([gather_rows(columns[:count]), gather_rows(columns[count:])])

@@ -1,0 +1,249 @@
+"""In-batch softmax: the responses of the other contexts of a step are the negatives.
+
+[−log(exp s(x_i, r_i) / Σ_j exp s(x_i, c_j))], j over the candidates of the whole step. In-batch
+negatives: Humeau et al. (ICLR 2020). Sampled softmax of two towers: Chang et al. (ICLR 2020). logQ:
+Yi et al. (RecSys 2019), Sampling-bias-corrected neural modeling for large corpus item
+recommendations. A teacher of whole steps: as in `kl`.
+
+Letters: B contexts of this process, m vectors of each, R responses and N candidates of all
+processes, d dimensions.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from polyrank.config import require
+from polyrank.errors import UsageError
+from polyrank.training.objectives.checks import require_different_responses
+from polyrank.training.objectives.kl import KlSettings, kl_divergence
+from polyrank.training.objectives.objective import Case, Collator, Given, Objective, Settings
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from polyrank.training.module import CrossReadApart, TrainingModule, TwoTowers
+    from polyrank.training.objectives.registry import ObjectiveConfig
+
+
+@dataclass(frozen=True, kw_only=True)
+class InBatchSettings(Settings):
+    """Raises UsageError for a value out of its range."""
+
+    symmetric: bool = dataclasses.field(default=False, metadata={"architectures": ("bi", "poly")})
+    """`in_batch_softmax` also ranks the contexts for each response; the two losses are averaged."""
+    logq: bool = False
+    """`in_batch_softmax` lowers a candidate's score by the logarithm of its frequency in the
+    training set, so that frequent responses are not punished for being frequent negatives."""
+    extra_negatives: int = 0
+    """Wrong responses drawn from the training set for each context of `in_batch_softmax`; like an
+    example's own negatives, they are negatives of every context of the step."""
+    teacher_share: float = 0.5
+    """With a teacher in the batch: the share of what it says of all candidates of the step in the
+    loss of `in_batch_softmax`; the rest is that of the right response."""
+
+    def __post_init__(self) -> None:
+        require(self.extra_negatives >= 0, "extra_negatives", "0 or more", self.extra_negatives)
+        share = self.teacher_share
+        require(0 < share <= 1, "teacher_share", "above 0 and at most 1", share)
+
+
+class InBatchSoftmax(Objective):
+    """Every context against every candidate of the step; and what a teacher says of them, if there
+    is one.
+    """
+
+    name = "in_batch_softmax"
+    records = ("examples",)
+    architectures = ("bi", "poly", "cross")
+    head = "interaction"
+    settings = (InBatchSettings, KlSettings)
+
+    def is_default(self, case: Case) -> bool:
+        """For models that read texts apart."""
+        reads_apart = case.architecture != "cross" or case.head == "interaction"
+        return case.records == "examples" and reads_apart
+
+    def check(self, given: Given) -> None:
+        """A step must have a negative for each context."""
+        examples = given.examples
+        require_different_responses(examples)
+        if given.config.batch_size > 1 or given.objective.extra_negatives > 0:
+            return
+        if not all(example.negatives for example in examples):
+            raise UsageError(
+                "A batch_size of 1 leaves in_batch_softmax without negatives.",
+                "Give a larger batch_size, extra_negatives, or examples with negatives.",
+            )
+
+    def make(self, given: Given) -> tuple[TrainingModule, Collator]:
+        """All contexts meet all candidates. Raises UsageError for a teacher that reads pairs."""
+        from polyrank.training.batches import (
+            InBatchCollator,
+            log_frequencies,
+            responses_of,
+        )
+        from polyrank.training.objectives.registry import ObjectiveConfig
+
+        model, examples, objective = given.model, given.examples, given.objective
+        extra, pool = objective.extra_negatives, responses_of(examples)
+        collator = InBatchCollator(
+            model,
+            given.config.train_batch_tokens,
+            pool=pool,
+            extra_negatives=extra,
+            seed=given.config.seed,
+            log_frequencies=log_frequencies(examples, pool, extra) if objective.logq else None,
+            teacher=given.teacher,
+        )
+        teacher = None
+        if given.teacher is not None:
+            require_reads_apart(given.teacher)
+            teacher = module_around(given.teacher, ObjectiveConfig(), self.loss).eval()
+        return module_around(model, objective, partial(self.loss, teacher=teacher)), collator
+
+    def loss(
+        self,
+        module: TwoTowers | CrossReadApart,
+        encoded: dict[str, Tensor],
+        step: dict[str, Any],
+        *,
+        teacher: TwoTowers | CrossReadApart | None = None,
+    ) -> Tensor:
+        """The mean over this process's contexts, among the candidates of all processes.
+
+        The teacher is not a part of the module, so that it is neither trained nor saved with it.
+        """
+        objective, count = module.objective, len(encoded["contexts"])
+        texts, answered, frequencies = texts_of_all(step, count, logq=objective.logq)
+        scores = module.score_step(encoded, step)  # (B, N)
+        loss = in_batch_softmax(scores, texts, contexts=answered, log_frequencies=frequencies)
+        if objective.symmetric and self.uses("symmetric", module.model.architecture):
+            turned = scores_of_responses(module, encoded, step, scores)  # (B, R)
+            responses = texts[: len(answered)]
+            loss = (loss + in_batch_softmax(turned, answered, contexts=responses)) / 2
+        if teacher is not None:
+            present = ~known_answers(count, texts, answered)
+            expected = scores_of_teacher(teacher, step).to(scores.dtype)
+            temperature, share = objective.distillation_temperature, objective.teacher_share
+            taught = kl_divergence(scores, expected, present, temperature)
+            loss = (1 - share) * loss + share * taught
+        return module.share_of_mean(loss, count)
+
+
+def module_around(model: Any, objective: ObjectiveConfig, loss: Any) -> TwoTowers | CrossReadApart:
+    """What encodes the texts of a step with a model, each on its own."""
+    from polyrank.training.module import CrossReadApart, TwoTowers
+
+    if model.architecture == "cross":
+        return CrossReadApart(model, objective, loss)
+    return TwoTowers(model, objective, loss)
+
+
+def require_reads_apart(teacher: Any) -> None:
+    """Raise UsageError for a cross-encoder that must read every pair of a step together."""
+    if teacher.architecture == "cross" and not teacher.reads_texts_apart:
+        raise UsageError(
+            "A teacher of whole steps must read texts apart: a bi- or poly-encoder, or a "
+            f"cross-encoder with head = interaction, not {teacher.config.head}.",
+            "Choose such a teacher, or let it score pairs beforehand, without --in-batch.",
+        )
+
+
+def scores_of_teacher(teacher: TwoTowers | CrossReadApart, step: dict[str, Any]) -> Tensor:
+    """Its scores of this process's contexts and the candidates of all processes: (B, N)."""
+    import torch
+
+    device, dtype = teacher.model.device.type, teacher.model.compute_dtype
+    with torch.no_grad():
+        with torch.autocast(device, dtype=dtype, enabled=dtype != torch.float32):
+            encoded = teacher.encode_step(step, prefix="teacher_")
+        return teacher.score_step(encoded, step)
+
+
+def scores_of_responses(
+    module: Any, encoded: dict[str, Tensor], step: dict[str, Any], scores: Tensor
+) -> Tensor:
+    """This process's responses against the contexts of all processes: (B, R).
+
+    `scores` (B, N) are those of its contexts.
+    """
+    from polyrank.training.gather import gather_rows, num_processes
+
+    count = len(scores)
+    if num_processes() == 1:
+        return scores[:, :count].T
+    own = encoded["candidates"][step["identities"][:count]]
+    turned: Tensor = module.score_all(gather_rows(encoded["contexts"]), own)  # (R, B)
+    return turned.T
+
+
+def texts_of_all(
+    step: dict[str, Any], count: int, *, logq: bool
+) -> tuple[Tensor, Tensor, Tensor | None]:
+    """What is known of the texts of all processes, this one's `count` first.
+
+    The identities of the candidates (N,), of the contexts that the responses answer (R,) and, if
+    asked, the log frequencies of the candidates (N,).
+    """
+    from polyrank.training.gather import gather_rows
+    from polyrank.training.module import columns_of_all
+
+    places = step["identities"]
+    texts = columns_of_all(step["texts"][places], count)
+    answered = gather_rows(step["context_texts"])
+    frequencies = columns_of_all(step["log_frequencies"][places], count) if logq else None
+    return texts, answered, frequencies
+
+
+def in_batch_softmax(
+    scores: Tensor,
+    identities: Tensor,
+    *,
+    contexts: Tensor | None = None,
+    log_frequencies: Tensor | None = None,
+    hits: Tensor | None = None,
+) -> Tensor:
+    """Cross-entropy of each context's own response among all candidates of the batch: ().
+
+    scores (B, N): column i < B is the response of context i, further columns are more negatives.
+    identities (N,): equal numbers mark equal texts; a column whose text is context i's response
+    is not a negative for it and is left out of row i. contexts (R,), B ≤ R ≤ N: the same for the
+    contexts that the first R columns are responses of; a column that answers an equal context is
+    left out as well. log_frequencies (N,): log q of each column, which is subtracted from the
+    scores (logQ correction). hits (B, N): further columns to leave out, accidental hits; a row's
+    own response stays in.
+
+    Without duplicates it equals sentence-transformers' MultipleNegativesRankingLoss with scale =
+    1 / temperature. Of responses against contexts, scores transposed and `identities` and
+    `contexts` exchanged, it is the other half of the symmetric loss. Needs B + negatives ≥ 2 to
+    have a gradient. Returns the mean over B.
+    """
+    import torch
+    from torch.nn import functional
+
+    count = len(scores)
+    known = known_answers(count, identities, contexts)
+    if hits is not None:
+        known = known | (hits & ~torch.eye(*hits.shape, dtype=torch.bool, device=hits.device))
+    if log_frequencies is not None:
+        scores = scores - log_frequencies[None, :]
+    masked = scores.masked_fill(known, -torch.inf)
+    return functional.cross_entropy(masked, torch.arange(count, device=scores.device))
+
+
+def known_answers(count: int, identities: Tensor, contexts: Tensor | None = None) -> Tensor:
+    """Which columns are not negatives of a row, other than its own response: (B, N) booleans.
+
+    `count` rows; `identities` and `contexts` as for `in_batch_softmax`.
+    """
+    import torch
+
+    known = identities[:count, None] == identities[None, :]
+    if contexts is not None:
+        known[:, : len(contexts)] |= contexts[:count, None] == contexts[None, :]
+    own = torch.eye(count, len(identities), dtype=torch.bool, device=known.device)
+    return known & ~own

@@ -1,0 +1,127 @@
+"""What an objective declares and does: one class per file beside this one; `registry` finds them.
+
+Knows no objective by name. Needs no torch, and neither does importing an objective's file: the
+command line reads the declarations for `--help`, so torch is imported where tensors are computed.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+from polyrank.pretraining.pairs import Pair
+from polyrank.records import Example, LabelledPair
+from polyrank.training.config import TrainingConfig
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from polyrank.models.base import Model
+    from polyrank.training.module import TrainingModule
+    from polyrank.training.objectives.registry import ObjectiveConfig
+
+Architecture = Literal["bi", "poly", "cross"]
+ARCHITECTURES: tuple[Architecture, ...] = ("bi", "poly", "cross")
+RecordKind = Literal["examples", "pairs", "corpus"]
+"""Contexts with responses, labelled pairs of texts, or pairs drawn from a corpus."""
+Records = Sequence[Example] | Sequence[LabelledPair] | Sequence[Pair]
+Collator = Callable[[Sequence[Any]], dict[str, Any]]
+"""Items of the training set to a step: batches of token ids, and what the loss needs beside."""
+Measure = Callable[["Model"], dict[str, float]]
+"""A model to its figures by name."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """Base of the settings of single objectives, which become fields of `ObjectiveConfig`."""
+
+    def __post_init__(self) -> None:
+        """Raise UsageError for a value out of its range."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Case:
+    """What is to be trained, and on what, as far as the default objective depends on it."""
+
+    architecture: str
+    records: RecordKind
+    has_classes: bool = False
+    """Whether labelled pairs have whole numbers as labels."""
+    task: str | None = None
+    head: str | None = None
+    """Task and head of a cross-encoder, where they are known."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Given:
+    """What a run gives its objective."""
+
+    model: Any
+    """A bi-, poly- or cross-encoder."""
+    examples: Any
+    """The records, in the order of the training set."""
+    config: TrainingConfig
+    objective: ObjectiveConfig
+    teacher: Any = None
+    """A model that scores all candidates of each step, if there is one."""
+
+
+class Objective(ABC):
+    """A way to train a model. Stateless: what a run brings is passed in."""
+
+    name: ClassVar[str]
+    records: ClassVar[tuple[RecordKind, ...]]
+    architectures: ClassVar[tuple[Architecture, ...]]
+    task: ClassVar[str] = "rank"
+    """The task that a cross-encoder must have for it."""
+    head: ClassVar[str | None] = None
+    """The head that a cross-encoder must have for it, if not any head will do."""
+    settings: ClassVar[tuple[type[Settings], ...]] = ()
+    """The classes of settings that have an effect on it. A field whose metadata names
+    `architectures` has one on these alone."""
+    learns_from_scores: ClassVar[bool] = False
+    """Whether it learns from a teacher's scores of the candidates of each example."""
+
+    def is_default(self, case: Case) -> bool:
+        """Whether `auto` stands for it."""
+        return False
+
+    def uses(self, setting: str, architecture: str) -> bool:
+        """Whether a setting of some objective has an effect on this one."""
+        fields = [one for settings in self.settings for one in dataclasses.fields(settings)]
+        return any(
+            field.name == setting
+            and architecture in field.metadata.get("architectures", ARCHITECTURES)
+            for field in fields
+        )
+
+    @abstractmethod
+    def check(self, given: Given) -> None:
+        """Raise DataError for examples, or UsageError for settings, that teach nothing."""
+
+    @abstractmethod
+    def make(self, given: Given) -> tuple[TrainingModule, Collator]:
+        """The module that is trained, which encodes a step, and what makes the steps."""
+
+    @abstractmethod
+    def loss(self, module: Any, encoded: dict[str, Tensor], step: dict[str, Any]) -> Tensor:
+        """This process's share of the loss of a step, from what was encoded of it: ().
+
+        The shares of all processes add up to the loss of their joined step.
+        """
+
+    def measure(self, given: Given, module: Any, collator: Collator) -> tuple[Measure, str] | None:
+        """What measures figures that need no dev data, and the name of the one that chooses the
+        checkpoint; None where there are no such figures.
+        """
+        return None
+
+
+def records_of(examples: Records) -> RecordKind:
+    """What the training set is made of, by its first record."""
+    if len(examples) and isinstance(examples[0], LabelledPair):
+        return "pairs"
+    return "corpus" if len(examples) and isinstance(examples[0], Pair) else "examples"
