@@ -24,9 +24,9 @@ from polyrank.errors import StorageError, TrainingError
 from polyrank.models.base import Model
 from polyrank.storage import storage_errors
 from polyrank.training import processes
+from polyrank.training.batches import TrainingSet
 from polyrank.training.config import TrainingConfig
-from polyrank.training.objectives.batches import TrainingSet
-from polyrank.training.objectives.module import TrainingModule
+from polyrank.training.module import TrainingModule
 from polyrank.training.objectives.registry import Setup
 from polyrank.training.optimisers import PlateauSchedule, build_optimiser, build_schedule
 from polyrank.training.step import gradient_step
