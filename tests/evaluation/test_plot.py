@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from matplotlib.text import Text
 
 from polyrank.errors import MissingExtraError, UsageError
 from polyrank.evaluation import plot
@@ -66,22 +67,31 @@ def test_png_and_svg_are_drawn_the_same_each_time(tmp_path: Path) -> None:
     }
 
 
-def test_labels_overlap_neither_each_other_nor_the_edge(
+def test_labels_overlap_neither_each_other_nor_the_points_nor_the_edge(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    places: list[Any] = []
-    best_place = plot.best_place
+    drawn: list[Any] = []
+    label_models = plot.label_models
 
-    def watched(text: Any, point: Any, taken: Any, frame: Any, *rest: Any) -> Any:
-        place = best_place(text, point, taken, frame, *rest)
-        assert plot.overlap(place, frame) == pytest.approx(place.width * place.height)
-        places.append(place)
-        return place
+    def watched(axes: Any, *rest: Any) -> None:
+        label_models(axes, *rest)
+        drawn.append(axes)
 
-    monkeypatch.setattr(plot, "best_place", watched)
+    monkeypatch.setattr(plot, "label_models", watched)
     plot.draw(crowded(), tmp_path / "plot", size=1000)
-    assert len(places) == len(NAMES)
-    assert all(plot.overlap(one, other) == 0 for one, other in combinations(places, 2))
+    [axes] = drawn
+    axes.figure.draw_without_rendering()
+    boxes = [Text.get_window_extent(label) for label in axes.texts]
+    assert len(boxes) == len(NAMES)
+    assert all(not one.overlaps(other) for one, other in combinations(boxes, 2))
+    assert all(box.x0 > axes.get_window_extent().x1 for box in boxes)
+    width, height = axes.figure.bbox.max
+    assert all(box.x1 <= width and box.y0 >= 0 and box.y1 <= height for box in boxes)
+
+
+def test_names_are_spread_no_more_than_they_have_to_be() -> None:
+    assert plot.spread_out([0.1, 0.5, 0.9], 0.1) == [0.1, 0.5, 0.9]
+    assert plot.spread_out([0.5, 0.5, 0.5], 0.1) == pytest.approx([0.4, 0.5, 0.6])
 
 
 def test_matplotlibs_settings_are_left_alone(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ Knows a comparison; measures nothing. Draws without a display and leaves matplot
 
 from __future__ import annotations
 
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
@@ -30,10 +31,9 @@ STYLE: dict[str, Any] = {
     "xtick.color": INK,
     "ytick.color": INK,
 }
-ANGLES = (0, 180, 90, 270, 45, 135, 315, 225, 20, 160, 340, 200, 65, 115, 295, 245)
-FAR = 13
-DISTANCES = (9, 15, 23, 33, 45, 60)
-"""Where a label may stand around its point, the preferred place first; points of print."""
+POINTS_PER_INCH = 72
+LABEL_HEIGHT = 13
+"""The least distance of two names, in points of print."""
 
 
 def draw(comparison: Comparison, path: Path, *, size: int) -> list[Path]:
@@ -61,9 +61,8 @@ def draw(comparison: Comparison, path: Path, *, size: int) -> list[Path]:
         for each in shown:
             draw_model(axes, comparison, each, size)
         set_axes(axes, comparison, shown, size)
-        figure.draw_without_rendering()
-        figure.set_layout_engine("none")  # labels are placed where the axes now are
-        place_labels(axes, comparison, shown, size)
+        figure.draw_without_rendering()  # lays out the axes, whose height the labels need
+        label_models(axes, comparison, shown, size)
         for suffix in (".png", ".svg"):
             target = path.with_suffix(suffix)
             metadata = {"Date": None} if suffix == ".svg" else {}
@@ -161,103 +160,47 @@ def legend_handles(shown: list[Contender], size: int) -> list[Any]:
     return handles
 
 
-def place_labels(axes: Any, comparison: Comparison, shown: list[Contender], size: int) -> None:
-    """Write each model's name where it covers nothing, with a thin line where it stands far off.
+def label_models(axes: Any, comparison: Comparison, shown: list[Contender], size: int) -> None:
+    """Write the models' names in a column right of the axes, a thin line from each to its point.
 
-    The places around each point are tried in turn, and the one with the least overlap is taken.
+    The names stand as near to the heights of their points as their own height lets them.
     """
-    from matplotlib.transforms import Bbox
-
-    figure = axes.figure
-    renderer = figure.canvas.get_renderer()
-    unit = figure.dpi / 72  # pixels of a point of print
-    taken = []
-    points = []
-    for each in shown:
-        mean, x = comparison.mean_of(each), each.costs.latency[size].milliseconds
-        centre = axes.transData.transform((x, mean.mean))
-        ends = axes.transData.transform([(x, end) for end in mean.interval])
-        points.append(centre)
-        taken.append(Bbox.from_extents(*(centre - 6 * unit), *(centre + 6 * unit)))
-        taken.append(Bbox([ends[0] - 3 * unit, ends[1] + 3 * unit]))
-    frame = axes.get_window_extent(renderer)
-    order = sorted(range(len(shown)), key=lambda row: -points[row][1])
-    for row in order:
-        each, colour = shown[row], COLOURS.get(shown[row].architecture, INK)
-        anchor = (each.costs.latency[size].milliseconds, comparison.mean_of(each).mean)
-        ground = {"facecolor": "white", "edgecolor": "none", "alpha": 0.8, "pad": 0.6}
-        text = write(axes, escaped(each.name), anchor, (0.0, 0.0), color=colour, bbox=ground)
-        place = best_place(text, points[row], taken, frame, renderer, unit)
-        taken.append(place)
-        if gap(place, points[row]) > FAR * unit:
-            link(axes, anchor, points[row], place, unit, colour)
-
-
-def write(axes: Any, words: str, anchor: Any, offset: tuple[float, float], **how: Any) -> Any:
-    """A text at an offset, in points of print, from a place in the data: at any resolution."""
-    return axes.annotate(
-        words,
-        anchor,
-        xytext=offset,
-        textcoords="offset points",
-        zorder=1.5,  # above the grid, below points and intervals
-        annotation_clip=False,
-        **how,
-    )
+    height = axes.get_window_extent().height / axes.figure.dpi * POINTS_PER_INCH
+    ordered = sorted(shown, key=lambda each: comparison.mean_of(each).mean)
+    points = [
+        (each.costs.latency[size].milliseconds, comparison.mean_of(each).mean) for each in ordered
+    ]
+    to_axes = axes.transData - axes.transAxes
+    gap = min(LABEL_HEIGHT / height, 1 / len(shown))
+    heights = spread_out([float(to_axes.transform(point)[1]) for point in points], gap)
+    for each, point, place in zip(ordered, points, heights, strict=True):
+        colour = COLOURS.get(each.architecture, INK)
+        axes.annotate(
+            escaped(each.name),
+            point,
+            xytext=(1.04, place),
+            textcoords="axes fraction",
+            verticalalignment="center",
+            color=colour,
+            zorder=1.5,  # above the grid, below points and intervals
+            annotation_clip=False,
+            arrowprops={
+                "arrowstyle": "-",
+                "color": colour,
+                "linewidth": 0.6,
+                "alpha": 0.5,
+                "relpos": (0, 0.5),
+                "shrinkA": 2,
+                "shrinkB": 5,
+            },
+        )
 
 
-def best_place(
-    text: Any, point: Any, taken: list[Any], frame: Any, renderer: Any, unit: float
-) -> Any:
-    """Move a label to the place with the least overlap; the place that it covers."""
-    from math import cos, radians, sin
-
-    size = text.get_window_extent(renderer)
-    best: tuple[float, Any, Any] | None = None
-    for rank, (distance, angle) in enumerate((d, a) for d in DISTANCES for a in ANGLES):
-        across, up = cos(radians(angle)), sin(radians(angle))
-        centre_x = point[0] + across * (distance * unit + size.width / 2)
-        centre_y = point[1] + up * (distance * unit + size.height / 2)
-        left, bottom = centre_x - size.width / 2, centre_y - size.height / 2
-        place = type(size).from_bounds(left, bottom, size.width, size.height)
-        padded = place.padded(2 * unit)
-        covered = sum(overlap(padded, other) for other in taken)
-        outside = place.width * place.height - overlap(place, frame)
-        cost = covered + 4 * outside + rank * unit**2
-        if best is None or cost < best[0]:
-            best = (cost, place, ((left - point[0]) / unit, (bottom - point[1]) / unit))
-    assert best is not None
-    text.set_position(best[2])
-    text.set_verticalalignment("bottom")
-    return best[1]
-
-
-def overlap(first: Any, second: Any) -> float:
-    """The area that two boxes share."""
-    width = min(first.x1, second.x1) - max(first.x0, second.x0)
-    height = min(first.y1, second.y1) - max(first.y0, second.y0)
-    return max(width, 0.0) * max(height, 0.0)
-
-
-def nearest_edge(box: Any, point: Any) -> tuple[float, float]:
-    """The point of a box that is nearest to a point."""
-    x = min(max(point[0], box.x0), box.x1)
-    y = min(max(point[1], box.y0), box.y1)
-    return float(x), float(y)
-
-
-def gap(box: Any, point: Any) -> float:
-    """How far a box is from a point."""
-    x, y = nearest_edge(box, point)
-    return float(((x - point[0]) ** 2 + (y - point[1]) ** 2) ** 0.5)
-
-
-def link(axes: Any, anchor: Any, point: Any, box: Any, unit: float, colour: str) -> None:
-    """A thin line from a point to its label."""
-    x, y = nearest_edge(box, point)
-    line = {"arrowstyle": "-", "color": colour, "linewidth": 0.7, "alpha": 0.6, "shrinkB": 4}
-    offset = ((x - point[0]) / unit, (y - point[1]) / unit)
-    write(axes, "", anchor, offset, arrowprops={**line, "shrinkA": 2})
+def spread_out(heights: list[float], gap: float) -> list[float]:
+    """Rising heights, moved apart until neighbours differ by `gap` at least: up and down alike."""
+    up = accumulate(heights, lambda below, own: max(own, below + gap))
+    down = accumulate(reversed(heights), lambda above, own: min(own, above - gap))
+    return [(high + low) / 2 for high, low in zip(up, reversed(list(down)), strict=True)]
 
 
 def escaped(text: str) -> str:
