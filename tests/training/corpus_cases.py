@@ -9,6 +9,7 @@ from polyrank.training.pretraining.corpora import CorpusPairs
 from tiny_encoders import WORDS, load_variant
 
 TASKS = "ict,bfs,wlp,mlm,next_sentence,next_utterance"
+JOINED = {"mlm", "next_sentence", "next_utterance"}
 
 
 def pair_of(number):
@@ -54,8 +55,7 @@ def records_of(count=24, *, held_out=12, tasks=TASKS, logq=True, one_sided=False
         Endless(one_sided),
         count,
         config=config,
-        masking=MaskingConfig(),
-        masks=not {"mlm", "next_sentence", "next_utterance"}.isdisjoint(config.weights),
+        masking=MaskingConfig() if JOINED & config.weights.keys() else None,
         fingerprint=f"corpus of {count}",
         held_out=apart,
     )

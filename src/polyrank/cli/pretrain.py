@@ -32,7 +32,7 @@ from polyrank.training.pretraining.config import PretrainingConfig
 from polyrank.training.recipes import PRETRAINING, find
 
 if TYPE_CHECKING:
-    from polyrank.training.pretraining.corpora import Drawing
+    from polyrank.training.pretraining.corpora import Corpora
 
 NEW = {"projection": 512, "learning_rate": 5e-4}
 """The defaults of a new encoder."""
@@ -141,13 +141,13 @@ def pretrain(options: PretrainOptions, output: Output) -> None:
             "Give it, or --preview to look at the pairs.",
         )
     with joining_processes(options.device, output) as (device, output):
-        drawing = processes.run_on_first(lambda: open_corpora(options))
+        corpora = processes.run_on_first(lambda: open_corpora(options))
         with processes.sharing_errors():
             if options.preview:
-                look(options, drawing, output)
+                look(options, corpora, output)
                 return
-            model = load_base(options, drawing, device, output)
-        run(options, drawing, model, output)
+            model = load_base(options, corpora, device, output)
+        run(options, corpora, model, output)
 
 
 def target_of(options: PretrainOptions) -> Path:
@@ -156,30 +156,31 @@ def target_of(options: PretrainOptions) -> Path:
     return options.output
 
 
-def open_corpora(options: PretrainOptions) -> Drawing:
+def open_corpora(options: PretrainOptions) -> Corpora:
     """The tables of the corpora, built where they are not there yet, with all that tasks need."""
     from polyrank.pretraining.corpus.store import Corpus
-    from polyrank.training.pretraining.corpora import Drawing
+    from polyrank.training.pretraining.corpora import Corpora
 
-    drawing = Drawing(
+    corpora = Corpora(
         [Corpus.open(path) for path in options.corpus],
         options.pretraining,
         tables=options.tables,
         tasks=options.tasks_settings,
+        batch_size=options.training.batch_size,
         seed=options.training.seed,
     )
-    for task in drawing.tasks():
+    for task in corpora.tasks():
         task.require_pairs()
-    return drawing
+    return corpora
 
 
-def look(options: PretrainOptions, drawing: Drawing, output: Output) -> None:
+def look(options: PretrainOptions, corpora: Corpora, output: Output) -> None:
     """Print what there is and some pairs of each task."""
     from polyrank.pretraining.statistics import preview, statistics, statistics_lines
     from polyrank.tokens.tokenizer import TextTokenizer
 
-    tasks = drawing.tasks()
-    texts = TextTokenizer(tokenizer_of(options, drawing, output))
+    tasks = corpora.tasks()
+    texts = TextTokenizer(tokenizer_of(options, corpora, output))
     rows = [
         statistics(task, count_tokens=lambda text: len(texts.encode([text])[0])) for task in tasks
     ]
@@ -192,11 +193,11 @@ def look(options: PretrainOptions, drawing: Drawing, output: Output) -> None:
         output.say()
         for line in lines:
             output.say(line)
-    tables = [{"kind": one.kind, "counts": one.counts} for one in drawing.tables]
+    tables = [{"kind": one.kind, "counts": one.counts} for one in corpora.tables]
     output.result({"corpora": tables, "tasks": rows, "preview": shown})
 
 
-def tokenizer_of(options: PretrainOptions, drawing: Drawing, output: Output) -> Any:
+def tokenizer_of(options: PretrainOptions, corpora: Corpora, output: Output) -> Any:
     """The tokeniser of the base, or the one that a new encoder would get."""
     from polyrank.models.loading import tokenizer_of as tokenizer_of_base
     from polyrank.tokens.vocabulary import train_tokenizer
@@ -205,7 +206,7 @@ def tokenizer_of(options: PretrainOptions, drawing: Drawing, output: Output) -> 
         return tokenizer_of_base(options.base)
     output.say(making_words(options))
     lower_case = options.encoder.lower_case
-    return train_tokenizer(drawing.texts(), options.encoder.vocabulary, lower_case=lower_case)
+    return train_tokenizer(corpora.texts(), options.encoder.vocabulary, lower_case=lower_case)
 
 
 def making_words(options: PretrainOptions) -> str:
@@ -213,12 +214,11 @@ def making_words(options: PretrainOptions) -> str:
     return f"Making a vocabulary of at most {options.encoder.vocabulary:,} pieces"
 
 
-def load_base(options: PretrainOptions, drawing: Drawing, device: str, output: Output) -> Any:
+def load_base(options: PretrainOptions, corpora: Corpora, device: str, output: Output) -> Any:
     """The bi-encoder that is trained, around a new encoder or a given one."""
     from polyrank.models.bi_encoder import BiEncoder
     from polyrank.runtime import set_seed
-    from polyrank.training.pretraining.corpora import base_folder
-    from polyrank.training.pretraining.new_base import make_base
+    from polyrank.training.pretraining.new_base import base_folder, make_base
 
     base = options.base
     if base is None:
@@ -227,9 +227,9 @@ def load_base(options: PretrainOptions, drawing: Drawing, device: str, output: O
             output.say(making_words(options))
             make_base(
                 Path(base),
-                drawing.texts(),
+                corpora.texts(),
                 options.encoder,
-                described=drawing.described,
+                identity=corpora.identity,
                 seed=options.training.seed,
             )
     else:
@@ -248,28 +248,27 @@ def load_base(options: PretrainOptions, drawing: Drawing, device: str, output: O
     )
 
 
-def run(options: PretrainOptions, drawing: Drawing, model: Any, output: Output) -> None:
+def run(options: PretrainOptions, corpora: Corpora, model: Any, output: Output) -> None:
     """Train, and say what came of it."""
     import shutil
 
     from polyrank.training.objectives.registry import ObjectiveConfig
-    from polyrank.training.pretraining.corpora import base_folder
+    from polyrank.training.pretraining.new_base import base_folder
     from polyrank.training.run import train
 
-    batch = options.training.batch_size
-    mixture = drawing.mixture(batch)
-    steps = options.training.num_steps(len(mixture))
+    one_pass = len(corpora.mixture)
+    steps = options.training.num_steps(one_pass)
     warn_of_idle_training(options.training, output, TRAINING)
-    pairs = drawing.pairs(steps * batch, batch, options.masking)
+    examples = corpora.pairs(steps * options.training.batch_size, options.masking)
     parameters = sum(one.numel() for one in model.parameters()) / 1e6
     output.say(
         f"Pre-training {parameters:.1f} million parameters on "
-        f"{', '.join(options.pretraining.weights)}: {len(pairs):,} pairs of {len(mixture):,} in a "
+        f"{', '.join(options.pretraining.weights)}: {len(examples):,} pairs of {one_pass:,} in a "
         f"pass, on {place(model)} in {str(model.compute_dtype).removeprefix('torch.')}"
     )
     result = train(
         model,
-        pairs,
+        examples,
         target_of(options),
         replace(options.training, max_steps=steps),
         objective=ObjectiveConfig(logq=options.pretraining.logq),

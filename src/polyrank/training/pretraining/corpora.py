@@ -1,11 +1,14 @@
-"""From corpora and settings to the pairs of a run, and to the texts for a vocabulary."""
+"""The corpora of a run: its tasks, its pairs by number, and the texts for a vocabulary.
+
+Knows nothing of tokens.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
+from functools import cached_property
 from typing import Any, Protocol, overload
 
 from polyrank.config import to_mapping
@@ -25,8 +28,8 @@ VOCABULARY_TEXTS = 100_000
 """Passages or turns that a vocabulary is made of, drawn from all of them."""
 
 
-class Drawing:
-    """The tasks of a run over its corpora. Each task draws from the first corpus of its kind.
+class Corpora:
+    """The corpora of a run, and its tasks, each of which draws from the first corpus of its kind.
 
     Raises UsageError for a task that has no corpus of its kind, DataError for one whose corpus
     lacks what it needs.
@@ -39,21 +42,24 @@ class Drawing:
         *,
         tables: TablesSettings,
         tasks: TaskSettings,
+        batch_size: int,
         seed: int,
     ) -> None:
         self.tables = [open_tables(corpus, tables) for corpus in corpora]
         self.config = config
         self.settings = tasks
+        self.batch_size = batch_size
         self.seed = seed
-        self.described = [
+        self.identity = [
             [corpus.fingerprint for corpus in corpora],
             to_mapping(config),
             to_mapping(tables),
             {name: to_mapping(own) for name, own in vars(tasks).items()},
             seed,
         ]
+        """Everything that texts and pairs depend on, but the size of a step."""
 
-    def fitting(self, name: str) -> CorpusTables:
+    def tables_for(self, name: str) -> CorpusTables:
         """The corpus that a task draws from. Raises UsageError if there is none."""
         kinds = TASKS[name].kinds
         for tables in self.tables:
@@ -68,37 +74,40 @@ class Drawing:
     def tasks(self, split: SplitName = "train") -> list[PretrainingTask[Any]]:
         """The tasks of one side."""
         return [
-            make_task(name, self.fitting(name), split, self.seed, self.settings)
+            make_task(name, self.tables_for(name), split, self.seed, self.settings)
             for name in self.config.weights
         ]
 
-    def mixture(self, batch_size: int) -> Mixture:
-        """All tasks as one sequence."""
-        weights = list(self.config.weights.values())
-        batches = self.config.batches
-        return Mixture(self.tasks(), weights, self.seed, batches=batches, batch_size=batch_size)
-
-    def pairs(self, num_pairs: int, batch_size: int, masking: MaskingConfig) -> CorpusPairs:
-        """As many pairs of the mixture as a run takes."""
-        described = json.dumps([*self.described, to_mapping(masking), batch_size, num_pairs])
-        tasks = self.tasks("held_out")
-        held_out = {task.name: list(task.sample(self.config.held_out_pairs)) for task in tasks}
-        return CorpusPairs(
-            self.mixture(batch_size),
-            num_pairs,
-            config=self.config,
-            masking=masking,
-            masks=any(task.is_joined for task in tasks),
-            fingerprint=hashlib.sha256(described.encode()).hexdigest(),
-            held_out=held_out,
+    @cached_property
+    def mixture(self) -> Mixture:
+        """All tasks of the training side as one endless sequence; its length is that of a pass."""
+        return Mixture(
+            self.tasks(),
+            list(self.config.weights.values()),
+            self.seed,
+            batches=self.config.batches,
+            batch_size=self.batch_size,
         )
 
-    def texts(self) -> Texts:
+    def pairs(self, num_pairs: int, masking: MaskingConfig) -> CorpusPairs:
+        """The first pairs of the mixture, as many as a run takes."""
+        described = [*self.identity, to_mapping(masking), self.batch_size, num_pairs]
+        tasks = self.tasks("held_out")
+        return CorpusPairs(
+            self.mixture,
+            num_pairs,
+            config=self.config,
+            masking=masking if any(task.is_joined for task in tasks) else None,
+            fingerprint=hashlib.sha256(json.dumps(described).encode()).hexdigest(),
+            held_out={task.name: list(task.sample(self.config.held_out_pairs)) for task in tasks},
+        )
+
+    def texts(self) -> VocabularyTexts:
         """What a vocabulary is made of."""
-        return Texts(self.tables, self.seed)
+        return VocabularyTexts(self.tables, self.seed)
 
 
-class Texts:
+class VocabularyTexts:
     """Passages and turns of the training side, drawn from all of them; the same each time."""
 
     def __init__(self, tables: Sequence[CorpusTables], seed: int) -> None:
@@ -118,13 +127,7 @@ class Texts:
                 yield texts[order(place)]
 
 
-def base_folder(output: Path) -> Path:
-    """Where a run keeps the new encoder that it starts from."""
-    output = output.absolute()
-    return output.with_name(f".{output.name}.base")
-
-
-class Drawn(Protocol):
+class EndlessPairs(Protocol):
     """Pairs by number, without end, in an order that needs no shuffling."""
 
     def __getitem__(self, number: int) -> Pair: ...
@@ -133,18 +136,17 @@ class Drawn(Protocol):
 class CorpusPairs(Sequence[Pair]):
     """As many pairs as a run takes; `pairs` holds them in the order in which they are read.
 
-    `masks` says whether some are read as one text, partly masked. `fingerprint` tells the corpus
-    and all that the pairs depend on. `held_out` are pairs of what is not trained on, by task.
+    `masking` is for those that are read as one text, if there are any. `fingerprint` identifies the
+    corpora and all that the pairs depend on. `held_out` are pairs that are not trained on, by task.
     """
 
     def __init__(
         self,
-        pairs: Drawn,
+        pairs: EndlessPairs,
         num_pairs: int,
         *,
         config: PretrainingConfig,
-        masking: MaskingConfig,
-        masks: bool,
+        masking: MaskingConfig | None,
         fingerprint: str,
         held_out: Mapping[str, Sequence[Pair]],
     ) -> None:
@@ -152,7 +154,6 @@ class CorpusPairs(Sequence[Pair]):
         self.num_pairs = num_pairs
         self.config = config
         self.masking = masking
-        self.masks = masks
         self.fingerprint = fingerprint
         self.held_out = held_out
 

@@ -95,8 +95,8 @@ def read_as_one(
     """The shares of masked tokens, and of answers to whether the second follows, that are right."""
     tokens, answers = [], []
     for start in range(0, len(pairs), AT_ONCE):
-        numbered = [Item(start + n, pair) for n, pair in enumerate(pairs[start:][:AT_ONCE])]
-        step = move(collator(numbered), module.model.device)
+        items = [Item(start + n, pair) for n, pair in enumerate(pairs[start:][:AT_ONCE])]
+        step = move(collator(items), module.model.device)
         outputs = module.encode_step(step)["joined"]
         masked = step["labels"] != ABSENT
         logits = module.masked_head(outputs[:, 1:][masked], module.embeddings)

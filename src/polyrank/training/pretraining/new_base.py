@@ -1,4 +1,4 @@
-"""A new encoder and its tokeniser as a folder, made of the texts of corpora, once a run."""
+"""A new encoder and its tokeniser as a folder, made from the texts of corpora once per run."""
 
 from __future__ import annotations
 
@@ -18,15 +18,21 @@ from polyrank.tokens.vocabulary import train_tokenizer
 RECORD = "base.json"
 
 
+def base_folder(output: Path) -> Path:
+    """Where a run keeps the new encoder that it starts from."""
+    output = output.absolute()
+    return output.with_name(f".{output.name}.base")
+
+
 def make_base(
-    folder: Path, texts: Iterable[str], config: NewEncoderConfig, *, described: Any, seed: int
+    folder: Path, texts: Iterable[str], config: NewEncoderConfig, *, identity: Any, seed: int
 ) -> None:
     """Write a new encoder to `folder`, unless it is there already.
 
-    The same texts, configuration and seed give the same encoder. `described` tells the texts.
+    The same texts, configuration and seed give the same encoder. `identity` is that of the texts.
     Raises DataError where there are none, StorageError if the disk refuses.
     """
-    record = json.dumps([described, to_mapping(config), seed], indent=1) + "\n"
+    record = json.dumps([identity, to_mapping(config), seed], indent=1) + "\n"
     known = folder / RECORD
     if known.is_file() and known.read_text(encoding="utf-8") == record:
         return

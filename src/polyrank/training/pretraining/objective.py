@@ -68,7 +68,7 @@ class Pretraining(Objective):
     def make(self, given: Given) -> tuple[TrainingModule, Collator]:
         """Raises ModelError for a tokeniser that cannot mask, where a task masks."""
         model, examples, config = given.model, given.examples, given.config
-        masks = examples.masks
+        masks = examples.masking is not None
         masking = Masking(model.tokenizer.pretrained, examples.masking) if masks else None
         budget = config.train_batch_tokens
         collator = PretrainingCollator(model, examples.config, masking, budget, config.seed)
@@ -223,9 +223,9 @@ class PretrainingCollator:
         `wanted` (B, 4) and `answers` (U, 64): keys, filled up with numbers that match nothing;
         `labels` (n, K): the masked tokens; `follows` (n,): 1, 0 or no question; `count`: pairs.
         """
-        pairs: list[Pair] = [numbered.example for numbered in step]
+        pairs: list[Pair] = [item.example for item in step]
         apart = [pair for pair in pairs if not pair.is_joined]
-        joined = [one for one in step if one.example.is_joined]
+        joined = [item for item in step if item.example.is_joined]
         made = {**self.softmax(apart), "count": len(pairs), "joined": []}
         made |= {"labels": torch.zeros(0, 1).long(), "follows": torch.zeros(0).long()}
         return made | self.masked(joined) if joined else made
@@ -251,7 +251,7 @@ class PretrainingCollator:
     def masked(self, step: Sequence[Item]) -> dict[str, Any]:
         """Pairs read as one text, some of their tokens masked."""
         assert self.masking is not None
-        pairs: list[Pair] = [numbered.example for numbered in step]
+        pairs: list[Pair] = [item.example for item in step]
         texts = self.read.tokenizer
         room = self.config.max_joined_length - texts.pair_overhead
         firsts = texts.encode_turns([pair.first for pair in pairs])
@@ -260,7 +260,7 @@ class PretrainingCollator:
         rows, segments = zip(*(texts.join(*both) for both in cut), strict=True)
         ids = pad_sequence([torch.tensor(row) for row in rows], True, float(texts.pad_id))
         ids = ids.long()  # (n, T)
-        draws = [self.draws(one, len(row)) for one, row in zip(step, rows, strict=True)]
+        draws = [self.draws(item, len(row)) for item, row in zip(step, rows, strict=True)]
         uniform = pad_sequence(draws, True).permute(2, 0, 1)  # (3, n, T)
         corrupted, chosen = self.masking(ids, uniform)
         positions, labels = picked(ids, chosen)
@@ -271,9 +271,9 @@ class PretrainingCollator:
         follows = [ABSENT if pair.label is None else pair.label for pair in pairs]
         return {"joined": made, "labels": labels, "follows": torch.tensor(follows)}
 
-    def draws(self, numbered: Item, length: int) -> Tensor:
+    def draws(self, item: Item, length: int) -> Tensor:
         """What decides over the tokens of a pair, whatever else stands in the step: (T, 3)."""
-        seed = numbered.draw(self.seed).getrandbits(62)
+        seed = item.draw(self.seed).getrandbits(62)
         return torch.rand(length, 3, generator=torch.Generator().manual_seed(seed))
 
 
@@ -315,8 +315,8 @@ def keys(sets: Sequence[frozenset[int]], most: int, fill: int) -> Tensor:
     return torch.tensor(filled, dtype=torch.int64).view(len(sets), most)
 
 
-def some_tokens(model: BiEncoder, records: Sequence[Pair]) -> Tensor:
+def some_tokens(model: BiEncoder, examples: Sequence[Pair]) -> Tensor:
     """The token ids of the first `COUNTED` pairs of a run, one after the other."""
-    texts = [text for pair in records[:COUNTED] for text in (pair.first, document(pair))]
+    texts = [text for pair in examples[:COUNTED] for text in (pair.first, document(pair))]
     rows = model.tokenizer.encode_turns(texts)
     return torch.tensor([token for row in rows for token in row], dtype=torch.int64)
