@@ -185,7 +185,7 @@ def test_an_interruption_keeps_the_scores(bert, data, saved, tmp_path, capsys, m
     monkeypatch.setattr(CrossEncoder, "score_pairs", interrupted)
     code, _, err = polyrank(capsys, *arguments)
     assert code == 130
-    assert "run the same command again to go on" in err
+    assert "run the same command again to resume" in err
     code, out, _ = polyrank(capsys, *arguments)
     assert code == 0
     assert "Resuming after 12 of 24 examples." in out

@@ -48,19 +48,21 @@ def joining_processes(device: str, output: Output) -> Iterator[tuple[str, Output
 
 def checkpoint_kept(output: Path, kept: str = ", and the last checkpoint is kept") -> str:
     """The words after Ctrl-C."""
-    return f"What stood at {output} before is unchanged{kept}: run the same command again to go on."
+    return (
+        f"What stood at {output} before is unchanged{kept}: run the same command again to resume."
+    )
 
 
 def warn_of_idle_training(
     config: TrainingConfig, output: Output, default: TrainingConfig = STANDARD
 ) -> None:
-    """Warn of settings of training that the others take the effect from."""
+    """Warn of training settings that have no effect beside the others."""
     for setting in without_effect(config, default):
         output.warn(f"{flag_of(setting)} has no effect beside the other settings.")
 
 
 def place(model: Any) -> str:
-    """Where is trained, in words; of several GPUs, how to use the others."""
+    """Where the model is trained, in words; with several GPUs, how to use the others."""
     import torch
 
     number = processes.count()

@@ -17,8 +17,8 @@ class TrainingConfig:
     """The settings of one training run."""
 
     batch_size: int = 64
-    """Contexts of a step, those of all processes together; for bi and poly, the responses of the
-    others are the negatives."""
+    """Contexts per step, over all processes; for bi and poly, the responses of the other contexts
+    are the negatives."""
     epochs: float = 3.0
     """Passes over the training examples."""
     max_steps: int | None = None
@@ -31,9 +31,9 @@ class TrainingConfig:
     learning_rate: float = 5e-5
     """Peak learning rate of the encoders."""
     new_learning_rate: float = 1e-3
-    """Peak learning rate of what starts from nothing: codes, heads, projections."""
+    """Peak learning rate of new parameters: codes, heads, projections."""
     weight_decay: float = 0.01
-    """AdamW's weight decay, of the encoders' matrices."""
+    """AdamW's weight decay on the encoders' matrices."""
     warmup: float = 0.1
     """Steps of linear warm-up or, below 1, their share of all steps."""
     schedule: Literal["linear", "cosine", "inverse_sqrt", "constant_with_warmup", "plateau"] = (
@@ -42,29 +42,30 @@ class TrainingConfig:
     """The learning rate after the warm-up; `plateau` lowers it when the dev figure does not
     improve from one evaluation to the next."""
     plateau_factor: float = 0.4
-    """What `plateau` multiplies the learning rates with."""
+    """The factor by which `plateau` multiplies the learning rates."""
     max_grad_norm: float = 1.0
     """Gradients are scaled down to this norm."""
     dropout: float = 0.0
     """Dropout on the hidden states of the encoders; attention weights are never dropped."""
     trainable: Literal["top", "top4", "all_but_embeddings", "all"] = "all"
-    """What of the encoders is trained: the top layer, the top four, every layer but no embeddings,
-    or everything. Heads, codes and projections always are."""
+    """Which part of the encoders is trained: the top layer, the top four, every layer but no
+    embeddings, or everything. Heads, codes and projections are always trained."""
     rescale_last_layer: float = 1.0
-    """Multiplies the encoders' outputs at the start, in their last normalisation; 1 leaves them."""
+    """Multiplies the encoders' outputs at the start, in the last normalisation; 1 does nothing."""
     num_negatives: int = 15
-    """Wrong responses a context for the cross-encoder: its own first, then of the training set."""
+    """Wrong responses per context for the cross-encoder: the example's own first, then others of
+    the training set."""
     evaluations: int = 4
     """How often the dev examples are evaluated and a checkpoint is kept."""
     evaluations_per_epoch: float | None = None
-    """Evaluate so often in every epoch, whatever `evaluations`; 2 is after each half."""
+    """Evaluate this often in each epoch, instead of `evaluations`; 2 evaluates after each half."""
     metric: str | None = None
     """The dev figure that chooses the best checkpoint: recall@K, mrr; for labelled pairs spearman,
     pearson, accuracy. By default recall@1, spearman for scores and accuracy for classes."""
     train_batch_tokens: int = 1024
     """Padded tokens of one pass through an encoder; a step takes several. Changes no result."""
     seed: int = 0
-    """Seed of the order, the negatives and all that is drawn."""
+    """Seed of the order, the negatives and everything else that is drawn."""
 
     def __post_init__(self) -> None:
         for name in ("batch_size", "num_negatives", "evaluations", "train_batch_tokens"):

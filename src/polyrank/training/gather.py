@@ -1,7 +1,7 @@
-"""Several processes as one: rows and gradients across them. With one process, nothing happens.
+"""Rows and gradients across the processes of a step; with one process, nothing happens.
 
-The rule behind it: a process works out its share of the loss, and the shares add up to the loss of
-all. So the gradients of what was gathered, and of the parameters, are added up over the processes.
+Each process computes its share of the loss, and the shares sum to the loss of all. So the gradients
+of gathered rows, and of the parameters, are summed over the processes.
 
 Letters: W processes, R rows of this one, A rows of all.
 """
@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, distributed, nn
 
 BUCKET = 2**24
-"""Elements that are added up over the processes at once."""
+"""The number of elements that are summed over the processes at once."""
 
 
 def num_processes() -> int:
@@ -29,8 +29,8 @@ def num_processes() -> int:
 def gather_rows(rows: Tensor) -> Tensor:
     """The rows of all processes, with gradients: (R, …) → (A, …).
 
-    This process's own rows come first, then those of the next ones in a circle. The numbers of
-    rows may differ. All processes must call it, and go back through it, in the same order.
+    This process's own rows come first, then those of the next processes, in a circle. The numbers
+    of rows may differ. All processes must call it, and run its backward pass, in the same order.
     """
     if num_processes() == 1:
         return rows
@@ -50,10 +50,10 @@ def total(number: int | float, device: torch.device) -> float:
     return float(value)
 
 
-def add_up(parameters: Iterable[nn.Parameter]) -> None:
+def sum_gradients(parameters: Iterable[nn.Parameter]) -> None:
     """Replace each gradient by its sum over all processes.
 
-    A gradient that only some processes have counts as zeros on the others; one that none has
+    A gradient that only some processes have counts as zeros in the others; one that no process has
     stays missing.
     """
     if num_processes() == 1:
@@ -71,14 +71,14 @@ def add_up(parameters: Iterable[nn.Parameter]) -> None:
             parameter.grad = torch.zeros_like(parameter)
         full = sum(gradient.numel() for gradient in bucket) + parameter.numel() > BUCKET
         if bucket and (full or bucket[0].dtype != parameter.grad.dtype):
-            add_up_bucket(bucket)
+            sum_bucket(bucket)
             bucket = []
         bucket.append(parameter.grad)
-    add_up_bucket(bucket)
+    sum_bucket(bucket)
 
 
-def add_up_bucket(gradients: list[Tensor]) -> None:
-    """Add up some gradients of one dtype over all processes, in place."""
+def sum_bucket(gradients: list[Tensor]) -> None:
+    """Sum some gradients of one dtype over all processes, in place."""
     if not gradients:
         return
     flat = torch.cat([gradient.reshape(-1) for gradient in gradients])
@@ -99,7 +99,7 @@ def text_identity(text: str | Iterable[str]) -> int:
 
 
 class Gather(torch.autograd.Function):
-    """Rows of all processes; on the way back, the sum of all processes' gradients of one's own."""
+    """Rows of all processes; the backward pass sums all processes' gradients of one's own rows."""
 
     @staticmethod
     def forward(ctx: Any, rows: Tensor, counts: list[int]) -> Tensor:
@@ -135,5 +135,5 @@ def row_counts(rows: Tensor) -> list[int]:
 
 
 def exact_device(device: torch.device) -> torch.device:
-    """Where a float64 can be added up: not on Apple's GPUs."""
+    """Where a float64 can be summed: not on Apple's GPUs."""
     return torch.device("cpu") if device.type == "mps" else device

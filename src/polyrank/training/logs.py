@@ -32,7 +32,7 @@ class StepClock(TrainerCallback):
         self.started = 0.0
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **rest: Any) -> None:
-        """Take up the time of the steps before a resumption."""
+        """Start from the time of the steps before a resumption."""
         known = [entry["seconds"] for entry in state.log_history if "seconds" in entry]
         self.seconds = known[-1] if known else 0.0
         self.started = time.perf_counter()

@@ -20,7 +20,7 @@ from polyrank.training.config import TrainingConfig
 def build_optimiser(
     module: nn.Module, model: Model, config: TrainingConfig
 ) -> torch.optim.Optimizer:
-    """The optimiser of all that is trained in `module`, which holds `model` as `model`."""
+    """The optimiser of every trained parameter of `module`, which holds `model` as `model`."""
     groups = parameter_groups(module, model, config)
     betas = (0.9, config.beta2)
     if config.optimiser == "adamax":
@@ -73,8 +73,8 @@ def build_schedule(
 class PlateauSchedule(LRScheduler):
     """Linear warm-up, then constant, times `factor` after each evaluation without a new best.
 
-    As Humeau et al. (2020) fine-tune. All of its state is in `state_dict`, so that a resumed run
-    has the same learning rates.
+    This is how Humeau et al. (2020) fine-tune. All of its state is in `state_dict`, so that a
+    resumed run has the same learning rates.
     """
 
     def __init__(self, optimiser: torch.optim.Optimizer, warmup: int, factor: float) -> None:
@@ -90,9 +90,7 @@ class PlateauSchedule(LRScheduler):
         return [rate * share * self.scale for rate in self.base_lrs]
 
     def observe(self, figure: float) -> None:
-        """Take up a dev figure, of which more is better; from now on the rates are lower if it is
-        no better than the best before.
-        """
+        """Lower the rates from now on if a dev figure is not higher than the best before it."""
         if self.best is None or figure > self.best:
             self.best = figure
             return

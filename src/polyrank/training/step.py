@@ -23,7 +23,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from polyrank.models.base import Model
 from polyrank.tokens.batching import Batch, in_order
-from polyrank.training.gather import add_up, num_processes
+from polyrank.training.gather import num_processes, sum_gradients
 from polyrank.training.module import TrainingModule
 
 Autocast = Callable[[], AbstractContextManager[Any]]
@@ -43,11 +43,11 @@ def gradient_step(module: nn.Module, step: dict[str, Any], *, autocast: Autocast
     assert isinstance(inner, TrainingModule)
     synchronised: AbstractContextManager[Any] = nullcontext()
     if isinstance(module, DistributedDataParallel):
-        synchronised = module.no_sync()  # gradients are added up here, and not averaged
+        synchronised = module.no_sync()  # gradients are summed here, and not averaged
     several = num_processes() > 1
     parameters = list(inner.parameters())
     earlier = [parameter.grad for parameter in parameters] if several else []
-    if several:  # what earlier steps left has been added up already
+    if several:  # what earlier steps left has been summed already
         for parameter in parameters:
             parameter.grad = None
     with synchronised:
@@ -59,7 +59,7 @@ def gradient_step(module: nn.Module, step: dict[str, Any], *, autocast: Autocast
             loss.backward()
     if not several:
         return loss.detach()
-    add_up(parameters)
+    sum_gradients(parameters)
     for parameter, gradient in zip(parameters, earlier, strict=True):
         if gradient is not None:
             parameter.grad = gradient if parameter.grad is None else gradient + parameter.grad
@@ -123,7 +123,7 @@ class RandomState:
         self.states: list[Tensor] = []
 
     def keep(self) -> None:
-        """Remember the present state."""
+        """Keep the present state."""
         self.states = [torch.get_rng_state()]
         if self.device.type == "cuda":
             self.states.append(torch.cuda.get_rng_state(self.device))
@@ -153,10 +153,10 @@ def is_worthwhile(module: TrainingModule, step: Mapping[str, Any], bytes_per_val
 
 
 def graph_bytes(model: Model, batches: Iterable[Batch], bytes_per_value: int) -> float:
-    """Roughly what a plain step keeps for its way back.
+    """Roughly what a plain step keeps for its backward pass.
 
-    A layer of an ordinary encoder keeps about 10 vectors of its width a token (queries, keys,
-    values, sums, norms), 2 of its intermediate width, and a row of attention a head.
+    A layer of an ordinary encoder keeps, for each token, about 10 vectors of its width (queries,
+    keys, values, sums, norms), 2 of its intermediate width, and a row of attention for each head.
     """
     tower: Any = model.get_submodule(model.tower_names[0])
     config = tower.encoder.config
@@ -172,7 +172,7 @@ def graph_bytes(model: Model, batches: Iterable[Batch], bytes_per_value: int) ->
 
 
 def memory_for_graphs(device: torch.device) -> float:
-    """Bytes that the graphs of a step may take, of all that the machine or its device has."""
+    """The bytes that the graphs of a step may take: a share of the machine's or device's memory."""
     if device.type == "cuda":
         return DEVICE_SHARE * torch.cuda.get_device_properties(device).total_memory
     try:

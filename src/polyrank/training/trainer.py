@@ -119,7 +119,7 @@ class RankingTrainer(Trainer):
             args=arguments,
             data_collator=setup.collator,
             train_dataset=dataset,
-            # is only asked whether it is there
+            # evaluation does not read it; the trainer only asks whether there is one
             eval_dataset=None if arguments.eval_strategy == "no" else dataset,
             callbacks=[
                 EpochKeeper(order, dataset, config),
@@ -222,7 +222,7 @@ class RankingTrainer(Trainer):
             ) from error
 
     def _save_rng_state(self, output_dir: str) -> None:
-        """Also wait for the others, so that a checkpoint with a state has the part of each."""
+        """Also wait for the others: a checkpoint with a state has the file of each process."""
         super()._save_rng_state(output_dir)
         processes.barrier()
 
@@ -239,7 +239,7 @@ class RankingTrainer(Trainer):
 class Places(torch.utils.data.Sampler[int]):
     """The places of a training set in an order that depends on the seed and the epoch alone.
 
-    Without `shuffle`, as they are: for records that come shuffled, of which there may be too many.
+    Without `shuffle`, in their own order: for records that come shuffled and may be too many.
     """
 
     def __init__(self, count: int, seed: int, *, shuffle: bool = True) -> None:

@@ -63,10 +63,10 @@ class NegativesConfig:
     cross_relative_margin: float | None = None
     """The same, as a share of the cross-encoder's score of the response."""
     missing: Literal["keep", "fill", "drop"] = "keep"
-    """What becomes of an example with too few negatives: kept with those, filled up with random
-    ones, or left out."""
+    """What to do with an example with too few negatives: keep it with those, fill it up with random
+    ones, or leave it out."""
     seed: int = 0
-    """Seed of what is drawn; an example draws the same whichever examples come before it."""
+    """Seed of what is drawn; what an example draws does not depend on the examples before it."""
 
     def __post_init__(self) -> None:
         require(self.num_negatives >= 1, "num_negatives", "at least 1", self.num_negatives)

@@ -1,7 +1,7 @@
 """A teacher's labels: what it scores, block by block, and the store that keeps what it gave.
 
-A store is a file of lines, and beside it a description of whose labels of what they are. `label`
-gives examples the scores of their response and of each negative; `silver` makes labelled pairs.
+A store is a file of lines; a description beside it names the teacher and everything else that the
+labels depend on. `label` gives examples the scores of their response and of each negative.
 """
 
 from __future__ import annotations
@@ -154,7 +154,7 @@ class Labelling(ABC, Generic[T]):
         )
 
     def write(self, job: Job, relabel: bool, block_size: int, progress: bool, say: Say) -> None:
-        """Label what an interrupted run has not, and put the store into its place."""
+        """Label what an interrupted run left undone, and put the store in its place."""
         with working(job, restart=relabel) as work:
             journal = work.line_journal()
             start = journal.total("read")
@@ -274,7 +274,7 @@ class ExampleLabelling(Labelling[Example]):
 
 
 def description_of(store: Path) -> Path:
-    """The file that says whose labels a store holds."""
+    """The file that says which teacher's labels a store holds, and of what."""
     return store.with_name(f"{store.name}.teacher.json")
 
 
