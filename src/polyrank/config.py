@@ -8,7 +8,7 @@ from __future__ import annotations
 import dataclasses
 import types
 import typing
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin
 
@@ -146,3 +146,10 @@ def require(condition: bool, name: str, expected: str, value: Any) -> None:
     """Raise UsageError unless the condition holds."""
     if not condition:
         raise UsageError(f"{name} must be {expected}, got {value}.", "Change the value.")
+
+
+def require_choice(name: str, value: str, known: Iterable[str]) -> None:
+    """Raise UsageError, naming the nearest, unless `value` is one of `known`."""
+    known = tuple(known)
+    if value not in known:
+        raise UsageError(f"There is no {name} {value!r}.", nearest(str(value), known))

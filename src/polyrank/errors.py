@@ -104,7 +104,8 @@ class TrainingError(PolyrankError):
 def nearest(name: str, known: Iterable[str]) -> str:
     """A clause that names the known word nearest to `name`, or lists all of them."""
     known = sorted(known)
-    close = difflib.get_close_matches(name, known, n=1, cutoff=0.6)
+    folded = {word.casefold(): word for word in known}
+    close = difflib.get_close_matches(name.casefold(), folded, n=1, cutoff=0.6)
     if close:
-        return f"Did you mean {close[0]!r}?"
+        return f"Did you mean {folded[close[0]]!r}?"
     return f"Known are: {', '.join(known)}."

@@ -52,12 +52,15 @@ def replaced_folder(path: Path) -> Iterator[Path]:
         shutil.rmtree(fresh, ignore_errors=True)
 
 
-def require_replaceable(path: Path, marker: str, kind: str) -> None:
+def require_replaceable(
+    path: Path, marker: str, kind: str, *, valid: Callable[[Path], bool] = Path.exists
+) -> None:
     """Raise UsageError unless `path` is free, an empty folder, or a folder that holds `marker`.
 
-    Call it before work whose result goes to `path`: nothing else is ever replaced.
+    `valid` says whether the marker is what it should be. Call it before work whose result goes to
+    `path`: nothing else is ever replaced.
     """
-    if not path.exists() or (path / marker).exists():
+    if not path.exists() or valid(path / marker):
         return
     if path.is_dir() and not any(path.iterdir()):
         return

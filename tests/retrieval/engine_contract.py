@@ -18,7 +18,7 @@ from hash_model import HashModel
 
 from polyrank.errors import DataError, ModelError, UsageError
 from polyrank.records import Candidate
-from polyrank.retrieval.filters import matches, parse_filter
+from polyrank.retrieval.filters import evaluate, holds, parse_filter
 
 CONTEXTS = ["what is it", "another", "third one"]
 FILTERS = [
@@ -55,6 +55,16 @@ def some(count, start=0):
         Candidate(f"id{i}", f"text {i - i % 3 if i % 7 == 0 else i}", metadata(i))
         for i in range(start, start + count)
     ]
+
+
+def matches(where, metadata):
+    """Whether one candidate passes a filter."""
+
+    def leaf(condition):
+        value = metadata.get(condition.field)
+        return np.array([value is not None and holds(condition, value)])
+
+    return bool(evaluate(where, leaf)[0])
 
 
 def truth(model, candidates, contexts, top_k):

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from engine_contract import matches
 from hash_model import HashModel, pairs, unflushed
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -16,7 +17,6 @@ from polyrank.retrieval.filters import (
     Comparison,
     Membership,
     Not,
-    matches,
     parse_filter,
     require_fields,
 )

@@ -284,7 +284,7 @@ def test_only_an_index_is_replaced(tmp_path):
     (tmp_path / "precious" / "manifest.json").write_text('{"name": "web app"}')
     (tmp_path / "file").write_text("text")
     for path in ("precious", "file"):
-        with pytest.raises(UsageError, match="no index that could be replaced"):
+        with pytest.raises(UsageError, match="already exists and is not an index"):
             Index.build(HashModel(), ["x"], tmp_path / path)
     (tmp_path / "empty").mkdir()
     assert len(Index.build(HashModel(), ["x"], tmp_path / "empty")) == 1

@@ -61,7 +61,7 @@ def create(path, *, name=None, index_type="FLAT", dimension=8, **options):
 
 
 def address(engine):
-    return engine._connection.address
+    return engine.address
 
 
 def search(engine, model, top_k=5, **options):
@@ -143,6 +143,40 @@ def test_an_index_type_that_milvus_would_silently_ignore_is_refused(name, neares
         MilvusIndex(index_type=name)
 
 
+@pytest.mark.parametrize(
+    ("text", "parameters"),
+    [
+        ("FLAT", {}),
+        ("HNSW", {"M": 16, "efConstruction": 200}),
+        ("HNSW:M=32,efConstruction=400", {"M": 32, "efConstruction": 400}),
+        ("HNSW_SQ: M = 8", {"M": 8, "efConstruction": 200, "sq_type": "SQ8"}),
+        ("IVF_SQ8:nlist=64", {"nlist": 64}),
+    ],
+)
+def test_parameters_of_an_index_are_read(text, parameters):
+    assert MilvusIndex.parse(text).parameters() == parameters
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("hnsw:M=32", "no Milvus index type 'hnsw'.*'HNSW'"),
+        ("HNSW:m=32", "no parameter of HNSW 'm'.*'M'"),
+        ("HNSW:nlist=32", "no parameter of HNSW 'nlist'"),
+        ("HNSW_SQ:sq_type=6", "no parameter of HNSW_SQ 'sq_type'"),
+        ("FLAT:M=32", "FLAT has no parameters"),
+        ("HNSW:M=1", "M must be from 2 to 2048, got 1"),
+        ("HNSW:M=2.5", "M must be a whole number, got 2.5"),
+        ("HNSW:M=many", "'M=many' is not a name and a number"),
+        ("HNSW:M", "'M' is not a name and a number"),
+        ("IVF_FLAT:nlist=0", "nlist must be from 1 to 65536, got 0"),
+    ],
+)
+def test_parameters_that_an_index_does_not_have_are_refused(text, message):
+    with pytest.raises(UsageError, match=message):
+        MilvusIndex.parse(text)
+
+
 def test_another_index_than_was_asked_for_is_noticed(make, path, monkeypatch):
     engine = make()
     other = {"index_type": "HNSW", "metric_type": "IP"}
@@ -185,8 +219,11 @@ def test_a_collection_of_others_is_neither_opened_nor_replaced(make, path):
     engine._connection.ask("Testing", "drop_collection_properties", "others", drop)
     with pytest.raises(IndexFolderError, match="not made by polyrank"):
         MilvusEngine.open(address(engine))
-    with pytest.raises(UsageError, match="not an index that could be replaced"):
-        create(path, name="others", overwrite=True)
+    with pytest.raises(UsageError, match="others exists and is not an index, so"):
+        create(path, name="others")
+    fresh = make()
+    with pytest.raises(UsageError, match="others exists and is not an index"):
+        fresh.publish("others")
 
 
 def test_a_version_of_the_future_is_refused(make):
@@ -199,15 +236,12 @@ def test_a_version_of_the_future_is_refused(make):
         MilvusEngine.open(address(engine))
 
 
-def test_overwriting(make, path):
+def test_an_index_of_the_name_is_replaced(make, path):
     model = HashModel()
     old = make()
     old.add(some(10), model.encode_candidates, replace=False)
     name = address(old).collection
-    with pytest.raises(UsageError, match="already"):
-        make(name=name)
-    assert len(old) == 10
-    fresh = make(name=name, overwrite=True)
+    fresh = make(name=name)
     assert len(fresh) == 0
 
 
@@ -217,9 +251,8 @@ def test_an_index_is_built_beside_and_takes_the_name_when_complete(make, path):
     old.add(some(10), model.encode_candidates, replace=False)
     fresh = make(name="published_new")
     fresh.add(some(20), model.encode_candidates, replace=False)
-    with pytest.raises(UsageError, match="already"):
-        fresh.publish("published")
-    fresh.publish("published", overwrite=True)
+    fresh.publish("published")
+    assert str(fresh.address).endswith("/published")
     assert len(fresh) == len(search(fresh, model, 30)[0].hits) == 20
     again = MilvusEngine.open(MilvusAddress(path=path, collection="published"))
     assert len(again) == 20

@@ -13,7 +13,7 @@ from contextlib import closing, contextmanager, suppress
 import pytest
 from hash_model import HashModel
 
-from polyrank.errors import IndexFolderError, MissingExtraError, StorageError
+from polyrank.errors import IndexFolderError, MissingExtraError, StorageError, UsageError
 from polyrank.records import Candidate
 from polyrank.retrieval.milvus import connection
 from polyrank.retrieval.milvus.address import MilvusAddress
@@ -142,9 +142,38 @@ def test_a_listener_that_never_answers():
         address = MilvusAddress(uri=f"http://127.0.0.1:{port}", collection="c")
         with (
             within(15),
-            pytest.raises(StorageError, match=r"Connecting in milvus://127.*1 seconds"),
+            pytest.raises(StorageError, match=r"Connecting to milvus://127.*1 seconds"),
         ):
             MilvusEngine.open(address, timeouts=SHORT)
+
+
+def test_timeouts_come_from_the_environment(monkeypatch):
+    monkeypatch.delenv("POLYRANK_MILVUS_TIMEOUTS", raising=False)
+    assert Timeouts.from_environment() == Timeouts()
+    monkeypatch.setenv("POLYRANK_MILVUS_TIMEOUTS", "connect=1, request=300")
+    assert Timeouts.from_environment() == Timeouts(connect=1, request=300)
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+        address = MilvusAddress(uri=f"http://127.0.0.1:{port}", collection="c")
+        with within(15), pytest.raises(StorageError, match="within 1 seconds"):
+            MilvusEngine.open(address)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("reqest=300", "no setting 'reqest'.*'request'"),
+        ("request=soon", "POLYRANK_MILVUS_TIMEOUTS: 'request=soon' is not a name and a number"),
+        ("300", "'300' is not a name and a number"),
+        ("request=0", "request must be a number of seconds above 0"),
+        ("request=nan", "request must be a number of seconds above 0"),
+        ("request=inf", "request must be a number of seconds above 0"),
+    ],
+)
+def test_timeouts_that_are_none_are_refused(monkeypatch, text, message):
+    monkeypatch.setenv("POLYRANK_MILVUS_TIMEOUTS", text)
+    with pytest.raises(UsageError, match=message):
+        Timeouts.from_environment()
 
 
 def test_a_name_that_does_not_resolve():
@@ -183,7 +212,10 @@ def test_a_server_that_stalls(server):
         engine.add(numbered(20), MODEL.encode_candidates, replace=False)
         right = search(engine)
         proxy.flowing.clear()
-        with within(10), pytest.raises(StorageError, match=r"no answer within 1 seconds.*Look at"):
+        with (
+            within(10),
+            pytest.raises(StorageError, match=r"no answer within 1 seconds.*MILVUS_TIMEOUTS"),
+        ):
             search(engine)
         proxy.flowing.set()
         assert search(engine) == right

@@ -1,11 +1,12 @@
 import pytest
 import torch
+from engine_contract import matches
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from polyrank.errors import UsageError
 from polyrank.records import Candidate
-from polyrank.retrieval.filters import All, Any, Comparison, Membership, Not, matches, parse_filter
+from polyrank.retrieval.filters import All, Any, Comparison, Membership, Not, parse_filter
 from polyrank.retrieval.milvus.address import MilvusAddress
 from polyrank.retrieval.milvus.engine import MilvusEngine
 from polyrank.retrieval.milvus.expression import expression, quoted

@@ -73,7 +73,9 @@ class IndexOptions(ModelOptions):
         "by default.",
     )
     milvus_index: str = option(
-        "HNSW", help="The index type in Milvus; FLAT certifies exact searches fastest."
+        "HNSW",
+        help="The index in Milvus: FLAT, which certifies exact searches fastest, HNSW, HNSW_SQ, "
+        "IVF_FLAT, IVF_SQ8 or AUTOINDEX; with parameters as in HNSW:M=32,efConstruction=400.",
     )
     add: Path | None = option(None, help="Add the candidates of this file to the index, or none.")
     replace: bool = option(
@@ -199,7 +201,7 @@ def build(options: IndexOptions, output: Output) -> None:
         "num_candidates": len(built),
         "seconds": seconds,
     }
-    manifest = getattr(built.engine, "manifest", None)
+    manifest = built.engine.manifest
     if manifest is not None:
         result |= {"storage": manifest.storage, "search": manifest.search}
         say_structure(manifest.search, output)
@@ -292,9 +294,10 @@ def compact(options: IndexOptions, output: Output) -> None:
     from polyrank.retrieval.index import open_engine
 
     with contextlib.closing(open_engine(options.model)) as engine:
-        before = getattr(engine, "num_bytes", None)
+        before = engine.num_bytes
         engine.compact()
-        freed = None if before is None else before - getattr(engine, "num_bytes", before)
+        after = engine.num_bytes
+        freed = None if before is None or after is None else before - after
         count = len(engine)
     what = "Milvus was asked to compact" if freed is None else f"{freed / 1e6:,.1f} MB freed"
     output.say(f"{what}; the index {options.model} has {count:,}")
@@ -309,10 +312,10 @@ def verify(options: IndexOptions, output: Output) -> None:
         engine.verify()
         engine.refresh()
         result: dict[str, Any] = {"index": options.model, "num_candidates": len(engine)}
-        manifest = getattr(engine, "manifest", None)
+        manifest = engine.manifest
         what = "the collection, its index and its count are those that were made"
         if manifest is not None:
-            files, size = len(manifest.files), getattr(engine, "num_bytes", 0)
+            files, size = len(manifest.files), engine.num_bytes or 0
             result |= {
                 "num_files": files,
                 "num_bytes": size,

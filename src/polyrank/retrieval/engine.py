@@ -13,6 +13,7 @@ from torch import Tensor
 
 from polyrank.records import Candidate, Hit
 from polyrank.retrieval.filters import Filter
+from polyrank.retrieval.store.manifest import Manifest
 
 Encode = Callable[[Sequence[str]], Tensor]
 """N texts to (N, d), float32, on the CPU."""
@@ -59,6 +60,14 @@ class Engine(Protocol):
 
     Letters: B contexts, m vectors of each, d dimensions.
     """
+
+    @property
+    def manifest(self) -> Manifest | None:
+        """The manifest of an index folder; None where the candidates lie elsewhere."""
+
+    @property
+    def num_bytes(self) -> int | None:
+        """The bytes of all files of an index folder; None where the candidates lie elsewhere."""
 
     def __len__(self) -> int:
         """The number of candidates, deleted ones left out."""

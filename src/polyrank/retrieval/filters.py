@@ -109,18 +109,18 @@ def parse_filter(text: str) -> Filter:
         where = f" at character {place}" if place else ""
         raise UsageError(f"The filter {text!r} cannot be read{where}.", HELP) from error
     try:
-        return read(tree.body, text)
+        return read_node(tree.body, text)
     except RecursionError as error:
         raise UsageError("The filter is nested too deeply.", HELP) from error
 
 
-def read(node: ast.expr, text: str) -> Filter:
+def read_node(node: ast.expr, text: str) -> Filter:
     """A node of Python's syntax as a filter. Raises UsageError for any that is not one."""
     if isinstance(node, ast.BoolOp):
-        parts = tuple(read(part, text) for part in node.values)
+        parts = tuple(read_node(part, text) for part in node.values)
         return All(parts) if isinstance(node.op, ast.And) else Any(parts)
     if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
-        return Not(read(node.operand, text))
+        return Not(read_node(node.operand, text))
     if isinstance(node, ast.Compare):
         sides = [node.left, *node.comparators]
         pairs = zip(sides, node.ops, sides[1:], strict=False)
@@ -254,13 +254,3 @@ def holds(condition: Condition, value: Value) -> bool:
     if isinstance(condition, Membership):
         return value in condition.values
     return COMPARE[condition.operator](value, condition.value)
-
-
-def matches(where: Filter, metadata: Mapping[str, Value]) -> bool:
-    """Whether one candidate passes."""
-
-    def leaf(condition: Condition) -> NDArray[np.bool_]:
-        value = metadata.get(condition.field)
-        return np.array([value is not None and holds(condition, value)])
-
-    return bool(evaluate(where, leaf)[0])

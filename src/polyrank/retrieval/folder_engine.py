@@ -47,14 +47,23 @@ SELECTIVE = 0.1
 class FolderEngine:
     """The candidates of an index folder.
 
-    It shows the state that was committed when it was opened or last refreshed. `sample` gives
-    contexts to tune a search structure with, where none are kept. Implements Engine.
+    It shows the state that was committed when it was opened or last refreshed. Implements Engine.
     """
 
-    def __init__(self, folder: Path, sample: SampleContexts | None = None) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        sample: SampleContexts | None = None,
+        *,
+        cache: CandidateCache | None = None,
+    ) -> None:
+        """`sample` gives contexts to tune a search structure with, where none are kept.
+
+        `cache` is the state to show, by default the one that is committed now.
+        """
         self.folder = folder
-        self.sample = sample
-        self._cache: CandidateCache | None = CandidateCache.open(folder)
+        self._sample = sample
+        self._cache: CandidateCache | None = cache or CandidateCache.open(folder)
         self._structure: Structure | None = None
 
     @property
@@ -147,7 +156,7 @@ class FolderEngine:
         self.refresh()
         search = self.manifest.search
         if search is not None and not search["rows"]:
-            sample = self.sample if contexts is None else lambda _: contexts
+            sample = self._sample if contexts is None else lambda _: contexts
             if sample is not None:
                 model = self.manifest.model.fingerprint
                 give_structure(self.folder, model, search["kind"], search["target"], sample)

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import cast, get_args
+from typing import Any, cast, get_args
 
 import torch
 from torch import Tensor
 
+from polyrank.config import require_choice
 from polyrank.data.candidates import read_ids
-from polyrank.errors import DataError, IndexFolderError, UsageError, nearest
+from polyrank.errors import DataError, IndexFolderError, UsageError
 from polyrank.records import Candidate, Context
 from polyrank.retrieval.bulk.assemble import assemble_folder
 from polyrank.retrieval.engine import Engine, SearchResults
@@ -21,24 +22,20 @@ from polyrank.retrieval.milvus.address import is_milvus, parse_backend
 from polyrank.retrieval.milvus.engine import MilvusEngine
 from polyrank.retrieval.milvus.folder import Remote, build_remote, is_remote, read_remote
 from polyrank.retrieval.milvus.schema import MilvusIndex
-from polyrank.retrieval.model_record import (
-    load_recorded_model,
-    model_folder,
-    require_recorded_model,
-)
+from polyrank.retrieval.model_record import model_folder, recorded_model
 from polyrank.retrieval.search.graph import GRAPH_KINDS, GraphKind, faiss
 from polyrank.retrieval.search.structure import SampleContexts, sampled_texts
 from polyrank.retrieval.source import Candidates, Source
 from polyrank.retrieval.store.build import Complete, build_folder, nothing_more
 from polyrank.retrieval.store.cache import CandidateCache
 from polyrank.retrieval.store.manifest import (
-    FileRecord,
-    ModelRecord,
+    MANIFEST,
     ShardLayout,
     Storage,
     read_plain,
 )
 from polyrank.retrieval.vector_model import VectorModel, require_vectors
+from polyrank.storage import require_replaceable
 
 BACKENDS = ("exact", *GRAPH_KINDS)
 RECALL = 0.99
@@ -85,7 +82,8 @@ class Index:
         search, tuned on `contexts` (by default, texts of candidates) for a `recall` of the best
         100, which is measured and kept in the manifest; or where a Milvus keeps the candidates:
         milvus://host:port/collection, or a path that ends in .db for an embedded one, with the
-        index type `milvus_index`.
+        index `milvus_index`: a type, and parameters if others are wanted than polyrank's, such as
+        HNSW:M=32,efConstruction=400.
 
         Raises UsageError for a model without vectors or a `path` that is something else than an
         index, DataError for bad candidates, StorageError if the disk is full or Milvus does not
@@ -94,10 +92,10 @@ class Index:
         require_vectors(model)
         require_choice("storage", storage, get_args(Storage))
         folder = Path(os.path.realpath(path))
-        require_replaceable(folder)
+        require_replaceable(folder, MANIFEST, "an index", valid=is_index_manifest)
         model_from = None if copy_model else model_folder(model, folder)
         if is_milvus(backend):
-            address, kind = parse_backend(backend), MilvusIndex(index_type=milvus_index)
+            address, kind = parse_backend(backend), MilvusIndex.parse(milvus_index)
             source = Candidates(candidates)
             build_remote(model, source, folder, address, kind, model_from=model_from)
             return cls.open(folder, model)
@@ -135,7 +133,7 @@ class Index:
         """
         require_vectors(model)
         folder = Path(os.path.realpath(path))
-        require_replaceable(folder)
+        require_replaceable(folder, MANIFEST, "an index", valid=is_index_manifest)
         assemble_folder(
             model,
             Path(os.path.realpath(encoded)),
@@ -159,20 +157,20 @@ class Index:
 
         Without `model`, the index's own is loaded to `device`, to encode contexts in `dtype` and
         in batches of `token_budget` padded tokens.
-        Raises IndexFolderError if this is no index, if it is damaged, or if it was made by
+        Raises IndexFolderError if this is not an index, if it is damaged, or if it was made by
         another model.
         """
         folder = Path(os.path.realpath(path))
         plain = read_plain(folder)
+        loading: dict[str, Any] = {"device": device, "dtype": dtype, "token_budget": token_budget}
         if is_remote(plain):
             remote = read_remote(folder, plain)
-            model = made_by(folder, remote.model, remote.files, model, device, dtype, token_budget)
+            model = recorded_model(folder, remote.model, remote.files, model, **loading)
             return cls(model, connected(remote), folder)
-        engine = FolderEngine(folder)
-        manifest = engine.manifest
-        model = made_by(folder, manifest.model, manifest.files, model, device, dtype, token_budget)
-        engine.sample = sampler(model, None)
-        return cls(model, engine, folder)
+        cache = CandidateCache.open(folder)
+        manifest = cache.manifest
+        model = recorded_model(folder, manifest.model, manifest.files, model, **loading)
+        return cls(model, FolderEngine(folder, sampler(model, None), cache=cache), folder)
 
     def search(
         self,
@@ -261,7 +259,7 @@ class Index:
         return f"Index({str(self.path)!r}, {len(self)} candidates)"
 
 
-def open_engine(path: str | Path) -> FolderEngine | MilvusEngine:
+def open_engine(path: str | Path) -> Engine:
     """An index without its model, which only adding and encoding contexts need.
 
     Raises IndexFolderError if there is none, StorageError if Milvus does not answer.
@@ -276,23 +274,6 @@ def open_engine(path: str | Path) -> FolderEngine | MilvusEngine:
 def connected(remote: Remote) -> MilvusEngine:
     """The collection of an index in Milvus. Raises StorageError if Milvus does not answer."""
     return MilvusEngine.open(remote.address, fingerprint=remote.model.fingerprint)
-
-
-def made_by(
-    folder: Path,
-    record: ModelRecord,
-    files: Mapping[str, FileRecord],
-    model: VectorModel | None,
-    device: str | torch.device,
-    dtype: str | torch.dtype,
-    token_budget: int | None,
-) -> VectorModel:
-    """The model of an index: the one that is given, if it is the one, or the index's own."""
-    if model is None:
-        return load_recorded_model(folder, record, files, device, dtype, token_budget)
-    require_vectors(model)
-    require_recorded_model(folder, record, model)
-    return model
 
 
 def completion(
@@ -317,12 +298,6 @@ def sampler(model: VectorModel, contexts: Sequence[Context] | None) -> SampleCon
         return model.encode_contexts(contexts or sampled_texts(cache))
 
     return sample
-
-
-def require_choice(name: str, value: str, known: Sequence[str]) -> None:
-    """Raise UsageError, naming the nearest, for a value that is not known."""
-    if value not in known:
-        raise UsageError(f"There is no {name} {value!r}.", nearest(str(value), known))
 
 
 def delete_listed(engine: Engine, path: Path) -> int:
@@ -355,14 +330,10 @@ def require_different(lines: Sequence[tuple[int, str]], path: Path) -> None:
         first[identifier] = number
 
 
-def require_replaceable(folder: Path) -> None:
-    """Raise UsageError if `folder` is something that an index must not replace."""
-    if not folder.exists() or (folder.is_dir() and not any(folder.iterdir())):
-        return
+def is_index_manifest(path: Path) -> bool:
+    """Whether a file is the manifest of an index."""
     try:
-        read_plain(folder)
-    except IndexFolderError as error:
-        raise UsageError(
-            f"{folder} exists and is no index that could be replaced.",
-            "Choose another folder, or remove this one.",
-        ) from error
+        read_plain(path.parent)
+    except IndexFolderError:
+        return False
+    return True

@@ -1,6 +1,6 @@
 """The model of an index, as its manifest records it: where it lies, and whether a model is the one.
 
-Vectors mean nothing to another model, so that an index is never opened with one.
+Vectors mean nothing to another model, so an index is never opened with one.
 """
 
 from __future__ import annotations
@@ -8,14 +8,12 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import cast
-
-import torch
+from typing import Any, cast
 
 from polyrank.errors import IndexFolderError, ModelError, UsageError
 from polyrank.models.checkpoint import load_model
 from polyrank.retrieval.store.manifest import FileRecord, ModelRecord, check_sizes, of_model
-from polyrank.retrieval.vector_model import VectorModel
+from polyrank.retrieval.vector_model import VectorModel, require_vectors
 
 REMEDY = "Give the model that made the index (--model), or build the index again."
 
@@ -36,17 +34,35 @@ def model_folder(model: VectorModel, folder: Path) -> Path:
     return path
 
 
+def recorded_model(
+    folder: Path,
+    record: ModelRecord,
+    files: Mapping[str, FileRecord],
+    model: VectorModel | None,
+    **loading: Any,
+) -> VectorModel:
+    """The model of an index: `model` if it is the one, or else the index's own.
+
+    `loading` are options of `load_model`: device, dtype, token_budget.
+    Raises UsageError for a model without vectors, IndexFolderError for one that did not make the
+    index, or if the index's own is gone or damaged.
+    """
+    if model is None:
+        model = load_recorded_model(folder, record, files, **loading)
+    require_vectors(model)
+    require_recorded_model(folder, record, model)
+    return model
+
+
 def load_recorded_model(
     folder: Path,
     record: ModelRecord,
     files: Mapping[str, FileRecord],
-    device: str | torch.device,
-    dtype: str | torch.dtype,
-    token_budget: int | None = None,
+    **loading: Any,
 ) -> VectorModel:
-    """Load the model of an index, of whose copy `files` are the records.
+    """Load the model of an index, whose copy consists of `files`.
 
-    Raises IndexFolderError if it is gone or another.
+    Raises IndexFolderError if it is gone or damaged.
     """
     places = [folder / record.folder]
     if record.absolute is not None:
@@ -56,14 +72,11 @@ def load_recorded_model(
         raise IndexFolderError(f"The index {folder} misses its model {places[0]}.", REMEDY)
     check_sizes(folder, of_model(files))
     try:
-        loaded = load_model(found, device=device, dtype=dtype, token_budget=token_budget)
+        return cast("VectorModel", load_model(found, **loading))
     except ModelError as error:
         raise IndexFolderError(
             f"The model of the index {folder} cannot be loaded: {error.problem}", REMEDY
         ) from error
-    model = cast("VectorModel", loaded)
-    require_recorded_model(folder, record, model)
-    return model
 
 
 def require_recorded_model(folder: Path, record: ModelRecord, model: VectorModel) -> None:

@@ -15,8 +15,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 
-from polyrank.config import require
-from polyrank.errors import UsageError, nearest
+from polyrank.config import require, require_choice
+from polyrank.errors import UsageError
 
 Tokenise = Callable[[str], list[str]]
 
@@ -106,8 +106,6 @@ def stemmed_words(language: str) -> Tokenise:
             "Stemming needs the package PyStemmer, which is not installed.",
             "Install it with: pip install PyStemmer; or leave the stemmer out.",
         ) from None
-    known = package.algorithms()
-    if language not in known:
-        raise UsageError(f"There is no stemmer for {language!r}.", nearest(language, known))
+    require_choice("stemmer", language, package.algorithms())
     stem: Callable[[list[str]], list[str]] = package.Stemmer(language).stemWords
     return lambda text: stem(words(text))

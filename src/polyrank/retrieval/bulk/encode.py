@@ -16,7 +16,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Literal, NamedTuple, get_args
 
-from polyrank.errors import DataError, UsageError, nearest
+from polyrank.config import require_choice
+from polyrank.errors import DataError, UsageError
 from polyrank.retrieval.bulk.parts import (
     BulkJob,
     Part,
@@ -108,9 +109,7 @@ class BulkEncoder:
         require_vectors(model)
         if num_parts < 1:
             raise UsageError(f"There must be at least one part, got {num_parts}.", "Give more.")
-        known = get_args(Storage)
-        if storage not in known:
-            raise UsageError(f"There is no storage {storage!r}.", nearest(storage, known))
+        require_choice("storage", storage, get_args(Storage))
         self.model = model
         self.source = Path(source)
         self.output = Path(os.path.realpath(output))

@@ -4,8 +4,9 @@
     milvus+https://host[:port]/[database/]collection    over TLS, port 443
     folder/name.db[/collection]                         embedded Milvus, in this process
 
-Without a collection it is `polyrank`. A token never stands in an address: it comes from the
-environment variable POLYRANK_MILVUS_TOKEN. Knows nothing of connections.
+Without a collection it is `polyrank`. An address holds neither a token nor timeouts: they come from
+the environment variables POLYRANK_MILVUS_TOKEN and POLYRANK_MILVUS_TIMEOUTS. Knows nothing of
+connections.
 """
 
 from __future__ import annotations
@@ -19,6 +20,9 @@ from polyrank.errors import UsageError
 
 TOKEN = "POLYRANK_MILVUS_TOKEN"
 """The environment variable that holds the token, or `user:password`."""
+
+TIMEOUTS = "POLYRANK_MILVUS_TIMEOUTS"
+"""The environment variable that holds seconds to wait, like `connect=5,request=300`."""
 
 COLLECTION = "polyrank"
 SCHEMES = {"milvus": ("http", 19530), "milvus+https": ("https", 443)}
@@ -64,7 +68,7 @@ def parse_file(text: str) -> MilvusAddress:
     if path.suffix != SUFFIX and path.parent.suffix == SUFFIX:
         path, collection = path.parent, path.name
     if path.suffix != SUFFIX or path.name == SUFFIX:
-        raise UsageError(f"{text!r} names no place in Milvus.", HELP)
+        raise UsageError(f"{text!r} does not name a place in Milvus.", HELP)
     return MilvusAddress(path=path.absolute(), collection=require_name(collection, text))
 
 
@@ -74,9 +78,9 @@ def parse_server(text: str) -> MilvusAddress:
         parts = urlsplit(text)
         port = parts.port
     except ValueError as error:
-        raise UsageError(f"{text!r} is no address: {error}.", HELP) from error
+        raise UsageError(f"{text!r} is not an address: {error}.", HELP) from error
     if parts.scheme not in SCHEMES or not parts.hostname:
-        raise UsageError(f"{text!r} names no place in Milvus.", HELP)
+        raise UsageError(f"{text!r} does not name a place in Milvus.", HELP)
     require_plain(parts)
     names = [name for name in parts.path.split("/") if name]
     if len(names) > 2:
@@ -108,7 +112,22 @@ def require_name(name: str, text: str) -> str:
     """The name, if Milvus takes it."""
     if not NAME.fullmatch(name):
         raise UsageError(
-            f"{name!r} in {text!r} is no name for a collection or a database.",
+            f"{name!r} in {text!r} cannot name a collection or a database.",
             "Use letters, digits and underscores, no digit first, at most 255.",
         )
     return name
+
+
+def parse_numbers(text: str, *, where: str) -> dict[str, int | float]:
+    """Read `name=number,name=number`; `where` says whose settings these are. Raises UsageError."""
+    numbers: dict[str, int | float] = {}
+    for part in filter(None, text.split(",")):
+        name, _, value = (piece.strip() for piece in part.partition("="))
+        try:
+            numbers[name] = int(value) if value.isdigit() else float(value)
+        except ValueError:
+            raise UsageError(
+                f"{where}: {part.strip()!r} is not a name and a number.",
+                "Write them like name=1,other=2.",
+            ) from None
+    return numbers

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -63,7 +64,7 @@ class Collection:
         self._replaces: bool | None = None
 
     def __str__(self) -> str:
-        return str(self.connection.address)
+        return str(replace(self.connection.address, collection=self.name))
 
     def exists(self) -> bool:
         """Whether there is such a collection."""
@@ -107,23 +108,21 @@ class Collection:
 
     def rename(self, name: str) -> None:
         """Give the collection another name, which must be free."""
-        self.connection.ask("Renaming the collection", "rename_collection", self.name, name)
+        self._ask("Renaming the collection", "rename_collection", name)
         self.name = name
 
-    def require_replaceable(self, *, overwrite: bool) -> None:
-        """Raise UsageError for a collection that must not be removed."""
-        if not overwrite:
-            raise UsageError(
-                f"There is a collection {self} already.",
-                "Choose another name, or have it replaced.",
-            )
+    def remove_index(self) -> None:
+        """Remove the collection, if there is one. Raises UsageError if it is not an index."""
+        if not self.exists():
+            return
         try:
             self.description()
         except IndexFolderError as error:
             raise UsageError(
-                f"The collection {self} is not an index that could be replaced.",
+                f"The collection {self} exists and is not an index, so it is not replaced.",
                 "Choose another name, or remove it with Milvus's own tools.",
             ) from error
+        self.drop()
 
     def require_index(
         self, index_type: str, error: type[StorageError] | type[IndexFolderError]
@@ -283,7 +282,8 @@ class Collection:
 
     def _insert_replaces(self) -> bool:
         if self._replaces is None:
-            version = self.connection.ask("Reading the version", "get_server_version")
+            work = f"Reading the version of {self}"
+            version = self.connection.ask(work, "get_server_version")
             self._replaces = "lite" in str(version).lower()
         return self._replaces
 
@@ -301,6 +301,7 @@ class Collection:
         return rows
 
     def _ask(self, work: str, method: str, *arguments: Any, **options: Any) -> Any:
+        work = f"{work} in {self}"
         return self.connection.ask(work, method, self.name, *arguments, **options)
 
 

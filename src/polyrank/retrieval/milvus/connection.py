@@ -7,6 +7,7 @@ file. Knows servers, timeouts and the errors of pymilvus; knows nothing of what 
 from __future__ import annotations
 
 import logging
+import math
 import os
 import threading
 from collections.abc import Iterator
@@ -15,9 +16,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from polyrank.config import require
+from polyrank.config import from_mapping, require
 from polyrank.errors import MissingExtraError, PolyrankError, StorageError
-from polyrank.retrieval.milvus.address import TOKEN, MilvusAddress
+from polyrank.retrieval.milvus.address import TIMEOUTS, TOKEN, MilvusAddress, parse_numbers
 
 LOGGERS = ("pymilvus", "pymilvus.milvus_client", "milvus_lite")
 REFUSED = {"UNAUTHENTICATED", "PERMISSION_DENIED", 1400, 1401}
@@ -38,7 +39,7 @@ _users: dict[Path, int] = {}
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Timeouts:
-    """Seconds to wait: for a connection, for a request, for work on a whole collection."""
+    """Seconds to wait: to connect, for a request, for work on a whole collection."""
 
     connect: float = 10.0
     request: float = 60.0
@@ -47,20 +48,32 @@ class Timeouts:
     def __post_init__(self) -> None:
         for name in ("connect", "request", "collection"):
             value = getattr(self, name)
-            require(value > 0, name, "a number of seconds above 0", value)
+            require(0 < value < math.inf, name, "a number of seconds above 0", value)
+
+    @classmethod
+    def from_environment(cls) -> Timeouts:
+        """Those of POLYRANK_MILVUS_TIMEOUTS, like `request=300,collection=7200`, or the usual ones.
+
+        Raises UsageError for a name or a value that is not known.
+        """
+        given = parse_numbers(os.environ.get(TIMEOUTS, ""), where=TIMEOUTS)
+        return from_mapping(cls, given, where=TIMEOUTS)
 
 
 class Connection:
-    """An open connection. Raises MissingExtraError without pymilvus, StorageError if none opens."""
+    """An open connection to the server or the file of an address, whatever its collection.
 
-    def __init__(self, address: MilvusAddress, timeouts: Timeouts) -> None:
+    Raises MissingExtraError without pymilvus, StorageError if none opens.
+    """
+
+    def __init__(self, address: MilvusAddress, timeouts: Timeouts | None = None) -> None:
         self.address = address
-        self.timeouts = timeouts
+        self.timeouts = timeouts = timeouts or Timeouts.from_environment()
         client = client_class()
         path = address.path
         place = str(address.uri) if path is None else start_server(path)
         try:
-            with self.errors("Connecting", timeouts.connect):
+            with self.errors(f"Connecting to {address}", timeouts.connect):
                 self._client: Any = client(
                     uri=place,
                     token="" if path is not None else os.environ.get(TOKEN, ""),
@@ -76,11 +89,11 @@ class Connection:
     def ask(
         self, work: str, method: str, *arguments: Any, timeout: float | None = None, **options: Any
     ) -> Any:
-        """What a method of pymilvus's client answers. `work` names it in errors: "Searching"."""
+        """What a method of pymilvus's client answers; `work` says in errors what was done where."""
         seconds = self.timeouts.request if timeout is None else timeout
         if self._client is None:
             raise StorageError(
-                f"{work} in {self.address} failed: it was closed.", "Open the index again."
+                f"{work} failed: the connection was closed.", "Open the index again."
             )
         with self.errors(work, seconds):
             return getattr(self._client, method)(*arguments, timeout=seconds, **options)
@@ -107,7 +120,7 @@ class Connection:
         except PolyrankError:
             raise
         except (MilvusException, grpc.RpcError, grpc.FutureTimeoutError) as error:
-            raise explained(error, f"{work} in {self.address} failed", seconds) from error
+            raise explained(error, f"{work} failed", seconds) from error
 
 
 def client_class() -> Any:
@@ -144,8 +157,8 @@ def explained(error: Exception, problem: str, seconds: float) -> StorageError:
     if known & LATE or RETRIED in text:
         return StorageError(
             f"{problem}: there was no answer within {seconds:g} seconds.",
-            "Look at the load of the server and run this again, with longer timeouts or smaller "
-            "requests if it is only slow.",
+            "Look at the load of the server and run this again; if it is only slow, set the "
+            f"environment variable {TIMEOUTS} to more seconds, such as request=300.",
         )
     return StorageError(f"{problem}: {text}.", "See the log of the Milvus server.")
 

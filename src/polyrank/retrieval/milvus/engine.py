@@ -30,7 +30,7 @@ from polyrank.retrieval.milvus.schema import (
     candidate_of,
     require_model,
 )
-from polyrank.retrieval.milvus.search import Ranked, Searcher
+from polyrank.retrieval.milvus.search import Outcome, Searcher
 from polyrank.retrieval.source import Candidates
 from polyrank.scoring.poly import Attention
 
@@ -59,13 +59,12 @@ class MilvusEngine:
         num_vectors: int,
         attention: Attention = "basic",
         index: MilvusIndex | None = None,
-        overwrite: bool = False,
         timeouts: Timeouts | None = None,
     ) -> MilvusEngine:
-        """Make an empty collection for the vectors of a model.
+        """Make an empty collection for the vectors of a model, in place of an index of its name.
 
-        Raises UsageError if there is one of the name, unless `overwrite` is given and it is an
-        index; it is removed then. StorageError if Milvus does not answer or makes another index.
+        `timeouts` are those of the environment by default. Raises UsageError if something else
+        has the name, StorageError if Milvus does not answer or makes another index.
         """
         index = index or MilvusIndex()
         description = Description(
@@ -76,12 +75,10 @@ class MilvusEngine:
             index_type=index.index_type,
             lists=index.lists,
         )
-        connection = Connection(address, timeouts or Timeouts())
+        connection = Connection(address, timeouts)
         try:
             collection = Collection(connection, address.collection)
-            if collection.exists():
-                collection.require_replaceable(overwrite=overwrite)
-                collection.drop()
+            collection.remove_index()
             collection.create(description, index)
         except BaseException:
             connection.close()
@@ -103,7 +100,7 @@ class MilvusEngine:
         """
         if address.path is not None and not address.path.exists():
             raise IndexFolderError(f"There is no {address.path}.", "Check the path.")
-        connection = Connection(address, timeouts or Timeouts())
+        connection = Connection(address, timeouts)
         try:
             collection = Collection(connection, address.collection)
             if not collection.exists():
@@ -124,19 +121,27 @@ class MilvusEngine:
         """What the collection says of itself."""
         return self._description
 
-    def publish(self, name: str, *, overwrite: bool = False) -> None:
-        """Give the collection another name, when it is complete; what has that name is removed.
+    @property
+    def address(self) -> MilvusAddress:
+        """Where the collection lies."""
+        return replace(self._connection.address, collection=self._collection.name)
 
-        Raises UsageError if something has the name, unless `overwrite` is given and it is an
-        index. The index of that name is gone between two requests; it is not lost before the new
-        one is complete.
+    @property
+    def manifest(self) -> None:
+        """None: a collection has no manifest."""
+
+    @property
+    def num_bytes(self) -> None:
+        """None: the candidates are in Milvus."""
+
+    def publish(self, name: str) -> None:
+        """Give the collection, now complete, another name in place of an index of that name.
+
+        Raises UsageError if something else has the name. The index of that name is gone between
+        two requests; it is not lost before the new one is complete.
         """
-        old = Collection(self._connection, name)
-        if old.exists():
-            old.require_replaceable(overwrite=overwrite)
-            old.drop()
+        Collection(self._connection, name).remove_index()
         self._collection.rename(name)
-        self._connection.address = replace(self._connection.address, collection=name)
         self._collection.load()
 
     def __len__(self) -> int:
@@ -183,7 +188,7 @@ class MilvusEngine:
             require_fields(where, self._description.kinds)
         return expression(where)
 
-    def _with_texts(self, ranked: Sequence[Ranked]) -> list[Found]:
+    def _with_texts(self, ranked: Sequence[Outcome]) -> list[Found]:
         """Hits with their texts. A candidate that was deleted since has none and is left out."""
         wanted = {identifier for ranking, _ in ranked for _, identifier in ranking.best}
         rows = self._collection.rows(sorted(wanted), [IDENTIFIER, TEXT])

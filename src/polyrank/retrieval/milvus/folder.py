@@ -69,11 +69,10 @@ def build_remote(
         num_vectors=record.num_vectors,
         attention=cast("Attention", record.attention),
         index=index,
-        overwrite=True,
     )
     with contextlib.closing(engine):
         engine.add(candidates, model.encode_candidates, replace=False)
-        engine.publish(address.collection, overwrite=True)
+        engine.publish(address.collection)
     with replaced_folder(folder) as fresh:
         copy_model(model, fresh, record)
         files = file_records(fresh, [path for path in fresh.rglob("*") if path.is_file()])

@@ -17,9 +17,10 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from polyrank.config import require
-from polyrank.errors import IndexFolderError, ModelError, UsageError, nearest
+from polyrank.config import require, require_choice
+from polyrank.errors import IndexFolderError, ModelError, UsageError
 from polyrank.records import Candidate, Value
+from polyrank.retrieval.milvus.address import parse_numbers
 from polyrank.retrieval.milvus.expression import PREFIX
 from polyrank.retrieval.store.columns import Blame
 from polyrank.scoring.poly import Attention
@@ -55,11 +56,16 @@ INDEX_TYPES: Mapping[str, tuple[str, ...]] = {
 Milvus takes any other word without a complaint and searches by brute force."""
 
 
+SETTINGS = {"M": "links", "efConstruction": "construction", "nlist": "lists"}
+"""The parameters that can be chosen, and the fields of MilvusIndex that hold them."""
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class MilvusIndex:
     """The index of the vectors. Only under FLAT are exact searches more than a scan.
 
-    `links` and `construction` are M and efConstruction of HNSW, `lists` is nlist of IVF.
+    `links` and `construction` are M and efConstruction of HNSW, `lists` is nlist of IVF: whatever
+    the type has none of is not looked at.
     """
 
     index_type: str = "HNSW"
@@ -68,24 +74,34 @@ class MilvusIndex:
     lists: int = 1024
 
     def __post_init__(self) -> None:
-        if self.index_type not in INDEX_TYPES:
-            raise UsageError(
-                f"Milvus has no index type {self.index_type!r} that polyrank can use.",
-                nearest(self.index_type.upper(), INDEX_TYPES),
-            )
-        require(2 <= self.links <= 2048, "links", "from 2 to 2048", self.links)
-        require(self.construction >= 1, "construction", "at least 1", self.construction)
-        require(1 <= self.lists <= 65536, "lists", "from 1 to 65536", self.lists)
+        require_choice("Milvus index type", self.index_type, INDEX_TYPES)
+        require(2 <= self.links <= 2048, "M", "from 2 to 2048", self.links)
+        require(self.construction >= 1, "efConstruction", "at least 1", self.construction)
+        require(1 <= self.lists <= 65536, "nlist", "from 1 to 65536", self.lists)
+
+    @classmethod
+    def parse(cls, text: str) -> MilvusIndex:
+        """Read `TYPE` or `TYPE:NAME=NUMBER,…`, with Milvus's names: `HNSW:M=32,efConstruction=400`.
+
+        Raises UsageError for an unknown type, a parameter that it does not have, or a bad value.
+        """
+        index_type, _, rest = text.partition(":")
+        require_choice("Milvus index type", index_type, INDEX_TYPES)
+        known = [name for name in INDEX_TYPES[index_type] if name in SETTINGS]
+        given = parse_numbers(rest, where=text)
+        for name in given:
+            if not known:
+                raise UsageError(f"The Milvus index {index_type} has no parameters.", "Name none.")
+            require_choice(f"parameter of {index_type}", name, known)
+        for name, value in given.items():
+            require(isinstance(value, int), name, "a whole number", value)
+        values = {SETTINGS[name]: int(value) for name, value in given.items()}
+        return cls(index_type=index_type, **values)
 
     def parameters(self) -> dict[str, Any]:
         """The parameters of this type, as Milvus names them."""
-        values = {
-            "M": self.links,
-            "efConstruction": self.construction,
-            "sq_type": "SQ8",
-            "nlist": self.lists,
-        }
-        return {name: values[name] for name in INDEX_TYPES[self.index_type]}
+        values: dict[str, Any] = {name: getattr(self, own) for name, own in SETTINGS.items()}
+        return {name: values.get(name, "SQ8") for name in INDEX_TYPES[self.index_type]}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

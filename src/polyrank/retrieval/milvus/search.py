@@ -45,7 +45,6 @@ class Ranking:
     attention: Attention
     top_k: int
     best: list[tuple[float, str]] = field(default_factory=list)
-    seen: set[str] = field(default_factory=set)
     num_scored: int = 0
     _scorer: ExactScorer = field(init=False)
 
@@ -79,6 +78,10 @@ class Ranking:
         """The k-th score; −inf as long as there are fewer."""
         return self.best[-1][0] if len(self.best) == self.top_k else -np.inf
 
+    def forget(self) -> None:
+        """Begin again: nothing was scored."""
+        self.best, self.num_scored = [], 0
+
     def report(self, strategy: Strategy, num_candidates: int, *, certified: bool) -> SearchReport:
         """How the best were found."""
         return SearchReport(
@@ -89,7 +92,7 @@ class Ranking:
         )
 
 
-Ranked = tuple[Ranking, SearchReport]
+Outcome = tuple[Ranking, SearchReport]
 
 
 class Searcher:
@@ -101,7 +104,7 @@ class Searcher:
         self._expression = expression
         self._num_candidates = collection.count(expression)
 
-    def search(self, contexts: Tensor, top_k: int, *, exact: bool) -> list[Ranked]:
+    def search(self, contexts: Tensor, top_k: int, *, exact: bool) -> list[Outcome]:
         """The best of each context (B, m, d); fewer than k only where there are fewer."""
         rankings = [Ranking(each, self._description.attention, top_k) for each in contexts]
         find = self._certain if exact else self._likely
@@ -166,21 +169,22 @@ class Searcher:
     def _widened(self, ranking: Ranking) -> SearchReport | None:
         """Searches along every vector of the context, of more and more candidates."""
         vectors = distinct(ranking.context)  # (n, d)
+        seen: set[str] = set()
         limit = max(FIRST, 2 * ranking.top_k)
         while len(vectors) and limit <= MOST_HITS and len(vectors) * limit < self._num_candidates:
             found = self._collection.search(vectors.numpy(), limit, self._expression, {})
             if any(len(each.ids) < limit for each in found):
                 break
-            fresh = {each for nearest in found for each in nearest.ids} - ranking.seen
+            fresh = {each for nearest in found for each in nearest.ids} - seen
             rows = self._vectors(fresh)
             if rows:
                 ranking.offer(list(rows), np.stack(list(rows.values())))
-            ranking.seen |= fresh
+            seen |= fresh
             unseen = max(float(each.products[-1]) for each in found)
             if ranking.threshold > unseen + self._error(ranking.context):
                 return ranking.report("searches", self._num_candidates, certified=True)
             limit *= WIDEN
-        ranking.best, ranking.num_scored = [], 0
+        ranking.forget()
         return None
 
     def _error(self, context: Tensor) -> float:
