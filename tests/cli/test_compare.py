@@ -177,7 +177,7 @@ def test_what_cannot_be_compared_is_refused(
         capsys, *on
     )
     assert "Two models are called 'bi'" in refused(capsys, *on, models["bi"], models["bi"])
-    assert "tells classes apart" in refused(capsys, *on, models["bi"], models["classes"])
+    assert "classifies pairs" in refused(capsys, *on, models["bi"], models["classes"])
     (tmp_path / "nothing").mkdir()
     assert "nothing" in refused(capsys, *on, models["bi"], str(tmp_path / "nothing"))
     assert "'missing' is not a folder" in refused(capsys, *on, models["bi"], "missing")
@@ -218,7 +218,7 @@ def test_ctrl_c_says_what_is_kept(
     monkeypatch.setattr(Evaluator, "evaluate", stopped)
     arguments = ["compare", "bm25", "--data", examples, "--output", str(tmp_path / "out")]
     assert run([*arguments, "--num-candidates", "4"], commands()) == 130
-    assert "run the same command again to go on" in capsys.readouterr().err
+    assert "run the same command again to resume" in capsys.readouterr().err
 
 
 def test_evaluate_labelled_pairs(
@@ -237,7 +237,7 @@ def test_evaluate_labelled_pairs(
     nli = write(tmp_path / "nli.jsonl", lines)
     found = answer(capsys, "evaluate", models["classes"], "--data", nli, "--limit", "2")
     assert found["accuracy"] in (0.0, 0.5, 1.0)
-    assert "tells classes apart" in refused(
+    assert "classifies pairs" in refused(
         capsys, "evaluate", models["classes"], "--data", examples_of(tmp_path)
     )
 

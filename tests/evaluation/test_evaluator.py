@@ -155,7 +155,7 @@ def test_runs_differ_in_their_weights_alone(loader: Loader, tmp_path: Path) -> N
 
 def test_classes_are_refused_before_anything_is_measured(loader: Loader, tmp_path: Path) -> None:
     for task in (RankingTask(examples=EXAMPLES), RetrievalTask(data=make_set())):
-        with pytest.raises(UsageError, match="cross:classes tells classes apart"):
+        with pytest.raises(UsageError, match="cross:classes classifies pairs"):
             loader.evaluate(task, tmp_path, "bi", "cross:classes")
     assert loader.evaluated() == []
 

@@ -39,7 +39,7 @@ class CompareOptions(DataOptions, ModelOptions):
     )
     output: Path = option(
         help="The folder of the comparison. What was measured is kept there, so that an "
-        "interrupted or widened comparison goes on."
+        "interrupted or widened comparison resumes."
     )
     split: str | None = option(
         None, help="The judgements of a folder to use, such as dev; test by default."
@@ -97,8 +97,8 @@ class CompareOptions(DataOptions, ModelOptions):
 def interrupted(options: CompareOptions) -> str:
     """The words after Ctrl-C."""
     return (
-        f"What was measured is kept in {options.output}: run the same command again to go on with "
-        "the other models."
+        f"What was measured is kept in {options.output}: run the same command again to resume "
+        "with the other models."
     )
 
 
@@ -162,7 +162,7 @@ def parse_models(given: tuple[str, ...]) -> dict[str, tuple[str, ...]]:
         if name in named:
             raise UsageError(
                 f"Two models are called {name!r}: {', '.join(named[name])} and {rest}.",
-                f"Name them apart, such as first={rest}.",
+                f"Give them different names, such as first={rest}.",
             )
         if len(set(sources)) < len(sources):
             raise UsageError(

@@ -42,7 +42,9 @@ class DemoOptions(DeviceOptions):
         metavar="MODEL",
     )
     steps: int = option(45, help="Training steps of 64 contexts for the bi- and poly-encoders.")
-    output: Path = option(Path("polyrank-demo"), help="The folder for all that the demo makes.")
+    output: Path = option(
+        Path("polyrank-demo"), help="The folder for everything that the demo makes."
+    )
 
     def __post_init__(self) -> None:
         require(self.steps >= 1, "--steps", "at least 1", self.steps)
@@ -52,7 +54,7 @@ def interrupted(options: DemoOptions) -> str:
     """The words after Ctrl-C."""
     return (
         f"The models that are finished are kept in {options.output}: run the same command again "
-        "to go on after them."
+        "to resume after them."
     )
 
 
@@ -60,8 +62,8 @@ def interrupted(options: DemoOptions) -> str:
 def demo(options: DemoOptions, output: Output) -> None:
     """Train, compare and search with all three architectures on real text, in a few minutes.
 
-    The text is the documentation of the installed Python, or your own examples. Everything that is
-    made stays in one folder that the other commands accept.
+    The text is the documentation of the installed Python, or your own examples. Everything it
+    makes stays in one folder that the other commands accept.
     """
     started = time.perf_counter()
     from polyrank.demo import stages

@@ -154,7 +154,7 @@ def chunks(paragraphs: Iterable[Paragraph]) -> Iterator[str]:
 
 
 def sentences(text: str) -> list[str]:
-    """The sentences of a prose, list items being some of them, none above 120 words."""
+    """The sentences of a text, each list item being one, cut at 120 words."""
     found = [sentence.split() for sentence in SENTENCE_END.split(text)]
     return [" ".join(words[:MOST_WORDS]) for words in found if words]
 

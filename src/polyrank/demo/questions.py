@@ -56,7 +56,7 @@ TEMPLATES = {
     "Can you explain {0}?",
     "opening": "I am using {0}.|I have a question about {0}.",
 }
-"""Questions by what is asked for, set apart by a bar."""
+"""Questions by what is asked for, separated by a bar."""
 
 
 def stable_number(key: str) -> int:

@@ -1,7 +1,7 @@
 """Several models on one set: means with their intervals, and whether the models differ.
 
 A model may have several runs, which differ in their seed: the values of a query are averaged over
-them before anything else is done. Knows figures; measures nothing and loads no model.
+them before anything else is done. Knows metrics; evaluates nothing and loads no model.
 """
 
 from __future__ import annotations
@@ -29,19 +29,19 @@ CONFIDENCE = 0.95
 
 @dataclass(frozen=True, kw_only=True)
 class Costs:
-    """What a model costs; None is what it does not have."""
+    """What a model costs; None stands for what it does not have."""
 
     parameters: int | None = None
     vector_bytes: int | None = None
-    """What an index keeps of each candidate, beside its text: 4 bytes a component."""
+    """What an index keeps of each candidate besides its text: 4 bytes per component."""
     training_seconds: float | None = None
-    """The mean over the runs that say it."""
+    """The mean over the runs whose folders state it."""
     latency: dict[int, Latency] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Contender:
-    """A named model: its runs, which differ in the seed, and what it costs."""
+    """A named model: its runs, which differ only in their seed, and its costs."""
 
     name: str
     architecture: str
@@ -77,7 +77,7 @@ class Mean:
 
 @dataclass(frozen=True, kw_only=True)
 class Difference:
-    """How far the better of two models is ahead, and how likely chance is to make as much of it."""
+    """How far the better of two models is ahead, and how often chance alone gives as much."""
 
     better: str
     other: str
@@ -96,7 +96,7 @@ class Difference:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Comparison:
-    """The result of `compare`; `metric` is the one that is tested."""
+    """The result of `compare`; `metric` is the one that the tests are of."""
 
     contenders: tuple[Contender, ...]
     metric: str
@@ -130,9 +130,9 @@ def compare(
 ) -> Comparison:
     """Means with 95% bootstrap intervals, and a paired test of every two models, Holm-corrected.
 
-    `metric` is what is tested, the first of the figures by default. All runs must be of the same
-    queries. Raises UsageError where they are not, for no contenders, for two of the same name and
-    for an unknown metric.
+    `metric` is what is tested, by default the first. All runs must be of the same queries. Raises
+    UsageError where they are not, for no contenders, for two with one name and for an unknown
+    metric.
     """
     check(contenders)
     first = contenders[0].runs[0]
@@ -195,13 +195,13 @@ def differences_of(
 
 
 def check(contenders: Sequence[Contender]) -> None:
-    """Refuse what cannot be compared."""
+    """Raise UsageError for what cannot be compared."""
     if not contenders:
         raise UsageError("There is no model to compare.", "Give at least one.")
     names = [each.name for each in contenders]
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice is not None:
-        raise UsageError(f"Two models are called {twice!r}.", "Give each a name of its own.")
+        raise UsageError(f"Two models are called {twice!r}.", "Give each a different name.")
     first = contenders[0].runs[0]
     for each in contenders:
         for run in each.runs:

@@ -248,7 +248,7 @@ def require_same_settings(entry: Entry, runs: Sequence[ModelInfo]) -> None:
         if differ:
             raise UsageError(
                 f"The runs of {entry.name} differ in more than the seed: {', '.join(differ)}.",
-                "Name models with different settings apart.",
+                "Give models with different settings different names.",
             )
 
 

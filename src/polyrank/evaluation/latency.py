@@ -35,15 +35,15 @@ from polyrank.scoring.topk import (
 )
 
 ENCODED_TEXTS = 256
-"""So many candidates are encoded and then repeated: the time of a score depends on no value."""
+"""This many candidates are encoded, then repeated: no value changes the time of a score."""
 
 SCORED_WHOLE = 10_000
 """Up to this many candidates are all scored; more are searched for the best `SEARCHED`."""
 
 SEARCHED = 10
 SPREAD = 0.5
-"""Candidates of a search are no repetitions: each differs from the encoded one that it is made of
-by noise of this share of its norm. What a search may skip depends on how the values lie."""
+"""Searched candidates are not repeated as they are: each gets noise of this share of its norm,
+since what a search may skip depends on how the vectors lie."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -81,8 +81,8 @@ def score_pairs(model: Ranker, pairs: Sequence[LabelledPair]) -> torch.Tensor:
 def evaluate_pairs(model: Ranker, pairs: Sequence[LabelledPair]) -> dict[str, float]:
     """`spearman` and `pearson` of the model's scores with the labels, or `accuracy` for classes.
 
-    Raises DataError for no pairs, UsageError where classes meet a model that gives one score or
-    the reverse, ModelError for a score that is NaN.
+    Raises DataError for no pairs, UsageError for labels that are classes where the model gives one
+    score, or the reverse, ModelError for a score that is NaN.
     """
     if not pairs:
         raise DataError("There are no pairs to evaluate on.", "Give at least one pair.")

@@ -15,10 +15,10 @@ from polyrank.storage import storage_errors
 
 NAMES = {"bi": "bi-encoder", "poly": "poly-encoder", "cross": "cross-encoder", "bm25": "BM25"}
 COLOURS = {"bi": "#0072B2", "poly": "#D55E00", "cross": "#009E73", "bm25": "#7A7A7A"}
-"""Okabe and Ito's colours, which people with any colour vision tell apart."""
+"""Okabe and Ito's colours, which are distinct in any colour vision."""
 
 MARKERS = {"bi": "o", "poly": "s", "cross": "D", "bm25": "^"}
-INK, FAINT = "#222222", "#B8B8B8"
+INK = "#222222"
 STYLE: dict[str, Any] = {
     "axes.edgecolor": "#555555",
     "axes.labelcolor": INK,
@@ -197,7 +197,7 @@ def label_models(axes: Any, comparison: Comparison, shown: list[Contender], size
 
 
 def spread_out(heights: list[float], gap: float) -> list[float]:
-    """Rising heights, moved apart until neighbours differ by `gap` at least: up and down alike."""
+    """Rising heights, moved up and down alike until neighbours differ by at least `gap`."""
     up = accumulate(heights, lambda below, own: max(own, below + gap))
     down = accumulate(reversed(heights), lambda above, own: min(own, above - gap))
     return [(high + low) / 2 for high, low in zip(up, reversed(list(down)), strict=True)]

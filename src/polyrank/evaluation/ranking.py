@@ -261,7 +261,7 @@ def name_of(example: Example, row: int) -> str:
 
 
 def hashable(context: Context) -> str | tuple[str, ...]:
-    """A context that can be a key."""
+    """A context that can be the key of a mapping."""
     return context if isinstance(context, str) else tuple(context)
 
 

@@ -35,7 +35,7 @@ QUERIES_AT_ONCE = 64
 
 @runtime_checkable
 class Searcher(Protocol):
-    """What finds candidates of its own by itself: an index, BM25, an index with a reranker."""
+    """What has candidates of its own and finds them: an index, BM25, an index with a reranker."""
 
     def search(self, contexts: Sequence[Context], top_k: int = 10) -> Sequence[Sequence[Hit]]:
         """The best `top_k` candidates for each context, the best first."""
@@ -55,7 +55,7 @@ def evaluate_retrieval(
 
     With a `reranker`, the best `rerank_top` are put into its order and the others stay below them.
     Raises MissingExtraError without the extra `metrics`, UsageError for a model that cannot
-    search and for a reranker that is no cross-encoder that ranks.
+    search and for a reranker that is not a cross-encoder that ranks.
     """
     measures()
     if reranker is not None:

@@ -115,7 +115,7 @@ def require_ranking(model: Any, name: str) -> None:
     """Raise UsageError for a model whose scores are classes."""
     if isinstance(model, CrossEncoder) and model.config.task == "classify":
         raise UsageError(
-            f"{name} tells classes apart, where a model that ranks was expected.",
+            f"{name} classifies pairs, but a model that ranks was expected.",
             "Evaluate it on labelled pairs, or leave it out.",
         )
 
