@@ -41,7 +41,7 @@ def gather_rows(rows: Tensor) -> Tensor:
     return gathered
 
 
-def total(number: int | float, device: torch.device) -> float:
+def sum_over_processes(number: int | float, device: torch.device) -> float:
     """The sum of a number over all processes."""
     if num_processes() == 1:
         return number

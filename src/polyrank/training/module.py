@@ -22,7 +22,7 @@ from polyrank.models.base import Model
 from polyrank.models.cross_encoder import CrossEncoder
 from polyrank.models.two_tower import TwoTower
 from polyrank.tokens.batching import Batch, in_order, mask_of
-from polyrank.training.gather import gather_rows, num_processes, total
+from polyrank.training.gather import gather_rows, num_processes, sum_over_processes
 from polyrank.training.objectives.registry import ObjectiveConfig
 
 Loss = Callable[[Any, dict[str, Tensor], dict[str, Any]], Tensor]
@@ -79,7 +79,7 @@ class TrainingModule(nn.Module):
 
     def share_of_mean(self, mean: Tensor, count: int) -> Tensor:
         """A mean over `count` things of this process as a share of the mean over all."""
-        return mean * (count / total(count, self.model.device))
+        return mean * (count / sum_over_processes(count, self.model.device))
 
 
 class TwoTowers(TrainingModule):

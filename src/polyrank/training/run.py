@@ -32,11 +32,11 @@ from polyrank.runtime import set_seed
 from polyrank.storage import require_replaceable
 from polyrank.training import processes
 from polyrank.training.config import TrainingConfig
+from polyrank.training.dev_evaluation import evaluation_of
 from polyrank.training.encoders import freeze, prepare
-from polyrank.training.figures import measure_of
 from polyrank.training.logs import LOG, JsonLog, ProgressLog, StepClock, TensorBoardLog
 from polyrank.training.model_card import Provenance
-from polyrank.training.objectives.objective import Measure
+from polyrank.training.objectives.objective import Evaluation
 from polyrank.training.objectives.registry import ObjectiveConfig, Setup, build
 from polyrank.training.pretraining.corpora import CorpusPairs
 from polyrank.training.result import RECORD, UNKNOWN, Run, TrainingResult, summarise
@@ -103,11 +103,12 @@ def train(
             require_replaceable(run.output, DESCRIPTION, "a model")
             check_batches(len(examples), config)
             set_seed(config.seed)
-            setup, measure, metric = set_up(run)
+            setup = build(model, examples, config, objective, teacher)
+            evaluation = evaluation_of(setup, dev, config)
         job = training_job(run)
         require_agreement(job)
         with resuming(job, restart) as checkpoint:
-            result = fit(run, setup, measure, metric, job.work, checkpoint, say)
+            result = fit(run, setup, evaluation, job.work, checkpoint, say)
             texts = run.texts(result, setup.module, job.identity)
             processes.run_on_first(lambda: model.save_pretrained(run.output, extra=texts))
             freeze(model, "all")
@@ -115,17 +116,10 @@ def train(
     return result
 
 
-def set_up(run: Run) -> tuple[Setup, Measure, str]:
-    """What is trained, how its dev figures are measured, and the name of the one that chooses."""
-    setup = build(run.model, run.examples, run.config, run.objective, run.teacher)
-    return (setup, *measure_of(setup, run.dev, run.config))
-
-
 def fit(
     run: Run,
     setup: Setup,
-    measure: Measure,
-    metric: str,
+    evaluation: Evaluation | None,
     folder: Path,
     checkpoint: Path | None,
     say: Say,
@@ -147,14 +141,13 @@ def fit(
             folder=folder,
             device=model.device,
             num_examples=len(run.examples),
-            metric=metric,
+            metric=None if evaluation is None else evaluation.metric,
         )
         trainer = RankingTrainer(
             setup,
             config,
             arguments,
-            measure=measure,
-            metric=metric,
+            evaluation=evaluation,
             shuffle=not isinstance(run.examples, CorpusPairs),  # which come shuffled
             callbacks=callbacks,
         )

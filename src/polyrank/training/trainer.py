@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import math
 import shutil
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, cast
@@ -27,6 +27,7 @@ from polyrank.training import processes
 from polyrank.training.batches import TrainingSet
 from polyrank.training.config import TrainingConfig
 from polyrank.training.module import TrainingModule
+from polyrank.training.objectives.objective import Evaluation
 from polyrank.training.objectives.registry import Setup
 from polyrank.training.optimisers import PlateauSchedule, build_optimiser, build_schedule
 from polyrank.training.step import gradient_step
@@ -48,15 +49,20 @@ class OneDeviceArguments(TrainingArguments):
 
 
 def training_arguments(
-    config: TrainingConfig, *, folder: Path, device: torch.device, num_examples: int, metric: str
+    config: TrainingConfig,
+    *,
+    folder: Path,
+    device: torch.device,
+    num_examples: int,
+    metric: str | None,
 ) -> TrainingArguments:
     """The settings of a run as transformers names them; the rest is the trainer's own.
 
-    Checkpoints go to `folder`. `metric` is "none" where there are no dev data.
+    Checkpoints go to `folder`. `metric` is None where nothing is evaluated.
     """
     steps = config.num_steps(num_examples)
     interval = config.evaluation_interval(num_examples)
-    has_dev = metric != "none"
+    evaluates = metric is not None
     return OneDeviceArguments(
         output_dir=str(folder),
         per_device_train_batch_size=config.batch_size // processes.count(),
@@ -66,12 +72,12 @@ def training_arguments(
         use_cpu=device.type == "cpu",
         seed=config.seed,
         data_seed=config.seed,
-        eval_strategy="steps" if has_dev else "no",
+        eval_strategy="steps" if evaluates else "no",
         eval_steps=interval,
         save_strategy="steps",
         save_steps=interval,
         save_total_limit=2,
-        load_best_model_at_end=has_dev,
+        load_best_model_at_end=evaluates,
         metric_for_best_model=metric,
         greater_is_better=True,
         logging_steps=max(steps // 20, 1),
@@ -99,20 +105,18 @@ class RankingTrainer(Trainer):
         config: TrainingConfig,
         arguments: TrainingArguments,
         *,
-        measure: Callable[[Model], Figures],
-        metric: str,
+        evaluation: Evaluation | None,
         shuffle: bool,
         callbacks: Sequence[TrainerCallback],
     ) -> None:
-        """`measure` gives the dev figures, of which `metric` chooses the best checkpoint;
-        `shuffle`: whether each epoch has an order of its own.
+        """`evaluation`: how the model is evaluated, if it is; `shuffle`: whether each epoch has an
+        order of its own.
 
         In other processes than the first, dropout draws from a seed of its own from now on.
         """
         self.config = config
-        self.measure = measure
-        self.metric = metric
-        dataset: Any = setup.dataset
+        self.evaluation = evaluation
+        dataset = setup.dataset
         order = Places(len(dataset), config.seed, shuffle=shuffle)
         super().__init__(
             model=setup.module,
@@ -120,7 +124,7 @@ class RankingTrainer(Trainer):
             data_collator=setup.collator,
             train_dataset=dataset,
             # evaluation does not read it; the trainer only asks whether there is one
-            eval_dataset=None if arguments.eval_strategy == "no" else dataset,
+            eval_dataset=None if evaluation is None else dataset,
             callbacks=[
                 EpochKeeper(order, dataset, config),
                 DivergenceGuard(),
@@ -188,14 +192,15 @@ class RankingTrainer(Trainer):
 
     def evaluate(self, *arguments: Any, **options: Any) -> Figures:
         """Evaluate the dev data in the first process; the figures are logged as `eval_…`."""
+        assert self.evaluation is not None
         self.require_finite_weights()
         model = self.trained
         was_training = model.training
         model.eval()
-        found = processes.run_on_first(partial(self.measure, model))
+        found = processes.run_on_first(partial(self.evaluation.measure, model))
         model.train(was_training)
         if isinstance(self.lr_scheduler, PlateauSchedule):
-            self.lr_scheduler.observe(found[self.metric])
+            self.lr_scheduler.observe(found[self.evaluation.metric])
         figures = {f"eval_{name}": value for name, value in found.items()}
         self.log(figures)
         self.control = self.callback_handler.on_evaluate(

@@ -10,7 +10,7 @@ import dataclasses
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 
 from polyrank.pretraining.pairs import Pair
 from polyrank.records import Example, LabelledPair
@@ -30,8 +30,15 @@ RecordKind = Literal["examples", "pairs", "corpus"]
 Records = Sequence[Example] | Sequence[LabelledPair] | Sequence[Pair]
 Collator = Callable[[Sequence[Any]], dict[str, Any]]
 """Items of the training set to a step: batches of token ids, and what the loss needs beside."""
-Measure = Callable[["Model"], dict[str, float]]
-"""A model to its figures by name."""
+
+
+class Evaluation(NamedTuple):
+    """How a model is evaluated while it is trained."""
+
+    measure: Callable[[Model], dict[str, float]]
+    """A model to its figures by name."""
+    metric: str
+    """The name of the figure that chooses the best checkpoint; more is better."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -113,10 +120,8 @@ class Objective(ABC):
         The shares of all processes add up to the loss of their joined step.
         """
 
-    def measure(self, given: Given, module: Any, collator: Collator) -> tuple[Measure, str] | None:
-        """What measures figures that need no dev data, and the name of the one that chooses the
-        checkpoint; None where there are no such figures.
-        """
+    def evaluation(self, given: Given, module: Any, collator: Collator) -> Evaluation | None:
+        """How the model is evaluated without dev data; None where it cannot be."""
         return None
 
 

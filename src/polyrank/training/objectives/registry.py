@@ -20,8 +20,8 @@ from polyrank.training.config import TrainingConfig
 from polyrank.training.objectives.objective import (
     Case,
     Collator,
+    Evaluation,
     Given,
-    Measure,
     Objective,
     RecordKind,
     Records,
@@ -29,9 +29,8 @@ from polyrank.training.objectives.objective import (
 )
 
 if TYPE_CHECKING:
-    from torch.utils.data import Dataset
-
     from polyrank.models.base import Model
+    from polyrank.training.batches import TrainingSet
     from polyrank.training.module import TrainingModule
 
 
@@ -101,10 +100,10 @@ class Setup:
     """Holds the model as `model`, and what is learnt beside it."""
     collator: Collator
     """Items of the data set to a step."""
-    dataset: Dataset[Any]
+    dataset: TrainingSet
     """The records by their place; `set_epoch` changes what is drawn for them."""
-    measured: tuple[Measure, str] | None
-    """What measures figures that need no dev data, and which of them chooses the checkpoint."""
+    evaluation: Evaluation | None
+    """How the model is evaluated without dev data, if it can be."""
 
 
 def build(
@@ -133,7 +132,7 @@ def build(
         module=module,
         collator=collator,
         dataset=TrainingSet(examples),
-        measured=chosen.measure(given, module, collator),
+        evaluation=chosen.evaluation(given, module, collator),
     )
 
 

@@ -15,7 +15,7 @@ from polyrank.models.base import Model
 from polyrank.pretraining.pairs import Pair
 from polyrank.records import Context
 from polyrank.training.batches import Item, move
-from polyrank.training.objectives.objective import Collator, Measure
+from polyrank.training.objectives.objective import Collator, Evaluation
 from polyrank.training.pretraining.corpora import CorpusPairs
 from polyrank.training.pretraining.objective import (
     ABSENT,
@@ -32,13 +32,13 @@ METRIC = "held_out"
 AT_ONCE = 64
 
 
-def measure_of_corpus(
+def evaluation_of_corpus(
     module: PretrainingModule, collator: Collator, examples: CorpusPairs
-) -> tuple[Measure, str]:
+) -> Evaluation | None:
     """The function that measures the figures of each task, and the name of their mean."""
     tasks = {name: pairs for name, pairs in examples.held_out.items() if pairs}
     if not tasks:
-        return lambda model: {}, "none"
+        return None
 
     def measure(model: Model) -> dict[str, float]:
         found: dict[str, float] = {}
@@ -52,7 +52,7 @@ def measure_of_corpus(
             found |= {f"{name}_{figure}": value for figure, value in figures.items()}
         return {METRIC: sum(main) / len(main), **found}
 
-    return measure, METRIC
+    return Evaluation(measure, METRIC)
 
 
 @torch.inference_mode()

@@ -32,10 +32,10 @@ from polyrank.tokens.batching import Batch, batches
 from polyrank.tokens.masking import Masking
 from polyrank.tokens.tokenizer import newest
 from polyrank.training.batches import Item, TextBatcher
-from polyrank.training.gather import text_identity, total
+from polyrank.training.gather import sum_over_processes, text_identity
 from polyrank.training.module import Loss, TrainingModule, TwoTowers, columns_of_all
 from polyrank.training.objectives.in_batch_softmax import in_batch_softmax, texts_of_all
-from polyrank.training.objectives.objective import Collator, Given, Measure, Objective
+from polyrank.training.objectives.objective import Collator, Evaluation, Given, Objective
 from polyrank.training.objectives.registry import ObjectiveConfig
 from polyrank.training.pretraining.config import PretrainingConfig
 
@@ -78,24 +78,24 @@ class Pretraining(Objective):
         )
         return module, collator
 
-    def measure(self, given: Given, module: Any, collator: Any) -> tuple[Measure, str]:
+    def evaluation(self, given: Given, module: Any, collator: Any) -> Evaluation | None:
         """Figures of the held-out pairs of each task."""
-        from polyrank.training.pretraining.held_out import measure_of_corpus
+        from polyrank.training.pretraining.held_out import evaluation_of_corpus
 
-        return measure_of_corpus(module, collator, given.examples)
+        return evaluation_of_corpus(module, collator, given.examples)
 
     def loss(
         self, module: PretrainingModule, encoded: dict[str, Tensor], step: dict[str, Any]
     ) -> Tensor:
         """This process's part of the sum over all pairs, over their number."""
         device = module.model.device
-        pairs = total(step["count"], device)
+        pairs = sum_over_processes(step["count"], device)
         loss = torch.zeros((), device=device)
-        if total(len(step["identities"]), device):
+        if sum_over_processes(len(step["identities"]), device):
             loss = loss + sum_of_softmax(module, encoded, step) / pairs
-        joined, masked = total(len(step["follows"]), device), step["labels"] != ABSENT
+        joined, masked = sum_over_processes(len(step["follows"]), device), step["labels"] != ABSENT
         asked = step["follows"] != ABSENT
-        num_masked = total(int(masked.sum()), device)
+        num_masked = sum_over_processes(int(masked.sum()), device)
         if bool(masked.any()):
             tokens = sum_of_masked_tokens(
                 module, encoded["joined"][:, 1:][masked], step["labels"][masked]

@@ -1,4 +1,4 @@
-"""The dev figures of a run: which there are, which of them chooses, and how they are measured."""
+"""How a run evaluates its dev data: which figures there are, and which of them chooses."""
 
 from __future__ import annotations
 
@@ -12,37 +12,32 @@ from polyrank.models.base import Model
 from polyrank.records import Example, LabelledPair
 from polyrank.training.config import RANKING, TrainingConfig
 from polyrank.training.objectives.classification import classify
-from polyrank.training.objectives.objective import Measure
+from polyrank.training.objectives.objective import Evaluation
 from polyrank.training.objectives.registry import Setup
 
 Records = Sequence[Example] | Sequence[LabelledPair]
 
 
-def measure_of(setup: Setup, dev: Records, config: TrainingConfig) -> tuple[Measure, str]:
-    """The function that measures the dev figures, and the name of the one that chooses.
+def evaluation_of(setup: Setup, dev: Records, config: TrainingConfig) -> Evaluation | None:
+    """How the model is evaluated: as its objective says, or on dev data; None without them.
 
     Raises UsageError for a metric that the dev data cannot give, DataError for dev examples
     without candidates.
     """
-    if setup.measured is not None:
-        return setup.measured
+    if setup.evaluation is not None:
+        return setup.evaluation
     if not dev:
         if config.schedule == "plateau":
             raise UsageError(
                 "schedule = plateau needs dev data.", "Give --dev, or choose another schedule."
             )
-        return nothing, "none"
+        return None
     if isinstance(dev[0], LabelledPair):
         return of_pairs(setup, cast("Sequence[LabelledPair]", dev), config)
     return of_examples(cast("Sequence[Example]", dev), config)
 
 
-def nothing(model: Model) -> dict[str, float]:
-    """No figures, for a run without dev data."""
-    return {}
-
-
-def of_examples(dev: Sequence[Example], config: TrainingConfig) -> tuple[Measure, str]:
+def of_examples(dev: Sequence[Example], config: TrainingConfig) -> Evaluation:
     """recall@k and MRR of examples with candidates."""
     metric = config.metric or "recall@1"
     bare = next((number for number, one in enumerate(dev, 1) if not one.candidates), None)
@@ -68,16 +63,15 @@ def of_examples(dev: Sequence[Example], config: TrainingConfig) -> tuple[Measure
         result = evaluate(ranker, dev, ks=config.ks)
         return {"mrr": result.mrr, **{f"recall@{k}": value for k, value in result.recall.items()}}
 
-    return measure, metric
+    return Evaluation(measure, metric)
 
 
-def of_pairs(
-    setup: Setup, dev: Sequence[LabelledPair], config: TrainingConfig
-) -> tuple[Measure, str]:
+def of_pairs(setup: Setup, dev: Sequence[LabelledPair], config: TrainingConfig) -> Evaluation:
     """Correlations of scored pairs, accuracy of classes."""
-    task = getattr(setup.module.model.config, "task", None)
+    trained = setup.module.model
     own_classifier = "classifier" in setup.module.heads
-    classes = has_classes(dev) and (own_classifier or task == "classify")
+    classifies = trained.architecture == "cross" and trained.config.task == "classify"
+    classes = has_classes(dev) and (own_classifier or classifies)
     known = ("accuracy",) if classes else ("spearman", "pearson")
     metric = config.metric or known[0]
     if metric not in known:
@@ -91,4 +85,4 @@ def of_pairs(
         ranker: Any = model
         return evaluate_pairs(ranker, dev)
 
-    return measure, metric
+    return Evaluation(measure, metric)
