@@ -7,6 +7,7 @@ read from the texts themselves.
 import dataclasses
 import json
 import re
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -157,6 +158,7 @@ def in_the_docs(command):
     return {row.split("`")[1].split()[0]: row.replace("\\|", "|") for row in rows}
 
 
+@cache
 def in_the_help(command):
     """The words of --help of each flag."""
     group = typer.main.get_command(build_app(commands()))

@@ -79,7 +79,9 @@ class Options:
 
 def flags_of(cls: type[Options]) -> tuple[Flag, ...]:
     """Every flag and argument of an options class: arguments first, inherited flags last."""
-    found = [with_presets(flag, cls) for flag in walk(cls, (), MISSING, ())]
+    usual = cls.presets({})
+    others = {words: (values, cls.presets(values)) for words, values in cls.CASES.items()}
+    found = [with_presets(flag, usual, others) for flag in walk(cls, (), MISSING, ())]
     names = [flag.name for flag in found]
     twice = {name for name in names if names.count(name) > 1}
     assert not twice, f"{cls.__name__}: several settings are called {twice}"
@@ -88,12 +90,18 @@ def flags_of(cls: type[Options]) -> tuple[Flag, ...]:
     return tuple(sorted(found, key=lambda flag: (flag.positional is None, flag.name in inherited)))
 
 
-def with_presets(flag: Flag, cls: type[Options]) -> Flag:
-    """The flag with the default that the presets of a command leave it, and those of its cases."""
-    default = cls.presets({}).get(flag.name, flag.default)
+def with_presets(
+    flag: Flag,
+    usual: Mapping[str, Any],
+    others: Mapping[str, tuple[Mapping[str, Any], Mapping[str, Any]]],
+) -> Flag:
+    """The flag with the default that presets give it; `others` are those of each case, by its
+    words: the settings that make it and the presets that they bring.
+    """
+    default = usual.get(flag.name, flag.default)
     cases: dict[Any, list[str]] = {}
-    for words, values in cls.CASES.items():
-        other = cls.presets(values).get(flag.name, flag.default)
+    for words, (values, presets) in others.items():
+        other = presets.get(flag.name, flag.default)
         if other != default and flag.name not in values:
             cases.setdefault(other, []).append(words)
     found = tuple((" or ".join(words), other) for other, words in cases.items())
