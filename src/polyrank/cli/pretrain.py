@@ -9,14 +9,15 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from polyrank.cli.command import NOTHING_KEPT, command
 from polyrank.cli.flags import flag_of
-from polyrank.cli.options import ModelOptions, any_of, flattened, option
+from polyrank.cli.options import any_of, flattened, option
 from polyrank.cli.output import Output
 from polyrank.cli.training_command import (
+    RunOptions,
     checkpoint_kept,
-    command_line,
     joining_processes,
-    place,
+    run_training,
     show_config,
+    summary,
     warn_of_idle_training,
 )
 from polyrank.config import require
@@ -45,7 +46,7 @@ TRAINING = TrainingConfig(epochs=1.0)
 
 
 @dataclass(frozen=True, kw_only=True)
-class PretrainOptions(ModelOptions):
+class PretrainOptions(RunOptions):
     """Options of `polyrank pretrain`."""
 
     corpus: tuple[Path, ...] = option(
@@ -71,13 +72,6 @@ class PretrainOptions(ModelOptions):
         False, help="Print the corpus's figures and some pairs of each task, and train nothing."
     )
     preview_pairs: int = option(3, help="How many pairs of each task --preview prints.")
-    restart: bool = option(False, help="Discard an unfinished run of the same output.")
-    tensorboard: Path | None = option(
-        None, help="Log for TensorBoard into a folder of this one, named as the output."
-    )
-    show_config: bool = option(
-        False, help="Print all settings as YAML, which --config reads, and train nothing."
-    )
     pretraining: PretrainingConfig = flattened()
     masking: MaskingConfig = flattened()
     tables: TablesSettings = flattened(hide=("held_out_ids",))
@@ -254,48 +248,30 @@ def run(options: PretrainOptions, corpora: Corpora, model: Any, output: Output) 
 
     from polyrank.training.objectives.registry import ObjectiveConfig
     from polyrank.training.pretraining.new_base import base_folder
-    from polyrank.training.run import train
 
     one_pass = len(corpora.mixture)
     steps = options.training.num_steps(one_pass)
     warn_of_idle_training(options.training, output, TRAINING)
     examples = corpora.pairs(steps * options.training.batch_size, options.masking)
     parameters = sum(one.numel() for one in model.parameters()) / 1e6
-    output.say(
-        f"Pre-training {parameters:.1f} million parameters on "
-        f"{', '.join(options.pretraining.weights)}: {len(examples):,} pairs of {one_pass:,} in a "
-        f"pass, on {place(model)} in {str(model.compute_dtype).removeprefix('torch.')}"
-    )
-    result = train(
+    folder = target_of(options)
+    result = run_training(
         model,
         examples,
-        target_of(options),
+        folder,
         replace(options.training, max_steps=steps),
+        options,
+        output,
+        doing=f"Pre-training {parameters:.1f} million parameters on "
+        f"{', '.join(options.pretraining.weights)}: {len(examples):,} pairs of {one_pass:,} in a "
+        "pass",
+        done="Pre-trained",
+        then=f"Train from it with: polyrank train --arch bi --base {folder} --train FILE",
         objective=ObjectiveConfig(logq=options.pretraining.logq),
-        restart=options.restart,
-        say=output.say,
         provenance=Provenance(
-            base=options.base,
-            train=", ".join(map(str, options.corpus)),
-            recipe=options.recipe,
-            command=command_line(),
+            base=options.base, train=", ".join(map(str, options.corpus)), recipe=options.recipe
         ),
-        tensorboard=options.tensorboard,
     )
     if processes.is_first() and options.base is None:
-        shutil.rmtree(base_folder(target_of(options)), ignore_errors=True)
-    output.say(
-        f"Pre-trained in {result.seconds:.0f} s; the encoder of step {result.best_step} is in"
-    )
-    output.say(f"  {options.output}")
-    output.say(f"Train from it with: polyrank train --arch bi --base {options.output} --train FILE")
-    output.result(
-        {
-            "output": options.output,
-            "steps": result.steps,
-            "pairs": result.pairs,
-            "seconds": result.seconds,
-            "best_step": result.best_step,
-            "held_out": result.figures,
-        }
-    )
+        shutil.rmtree(base_folder(folder), ignore_errors=True)
+    output.result(summary(vars(result), "held_out", output=folder))

@@ -10,15 +10,16 @@ from typing import TYPE_CHECKING, Any, Literal
 from polyrank.cli.command import command
 from polyrank.cli.data import DataOptions
 from polyrank.cli.flags import flag_of
-from polyrank.cli.options import ModelOptions, any_of, flattened, option
+from polyrank.cli.options import any_of, flattened, option
 from polyrank.cli.output import Output
 from polyrank.cli.training_command import (
     ARCHITECTURES,
+    RunOptions,
     checkpoint_kept,
-    command_line,
     joining_processes,
-    place,
+    run_training,
     show_config,
+    summary,
     warn_of_idle_training,
 )
 from polyrank.config import field_types, require
@@ -45,7 +46,7 @@ DEV_CANDIDATES = 20
 
 
 @dataclass(frozen=True, kw_only=True)
-class TrainOptions(DataOptions, ModelOptions):
+class TrainOptions(DataOptions, RunOptions):
     """Options of `polyrank train`."""
 
     arch: Literal["bi", "poly", "cross", "all"] = option(
@@ -79,13 +80,6 @@ class TrainOptions(DataOptions, ModelOptions):
     dev_split: str | None = option(None, help="The split to choose by; dev by default.")
     limit: int | None = option(None, help="Use only the first N training examples.")
     dev_limit: int | None = option(None, help="Use only the first N dev examples.")
-    restart: bool = option(False, help="Discard an unfinished run of the same output.")
-    tensorboard: Path | None = option(
-        None, help="Log for TensorBoard into a folder of this one, named as the output."
-    )
-    show_config: bool = option(
-        False, help="Print all settings as YAML, which --config reads, and train nothing."
-    )
     model: dict[str, Any] = any_of(
         {
             "bi": BiEncoderConfig(),
@@ -185,7 +179,7 @@ def train_one(
     if record is None:
         return run(options, model, examples, dev, output)
     output.say(f"The {ARCHITECTURES[options.arch]} in {options.output} is trained already.")
-    return summary(options, record)
+    return printed(options, record)
 
 
 def finished_record(
@@ -205,17 +199,6 @@ def finished_record(
     return record
 
 
-def summary(options: TrainOptions, result: Mapping[str, Any]) -> dict[str, Any]:
-    """What --json prints of a trained model."""
-    names = ("steps", "pairs", "seconds", "best_step")
-    return {
-        "output": options.output,
-        "architecture": options.arch,
-        **{name: result[name] for name in names},
-        "dev": result["figures"],
-    }
-
-
 def run(
     options: TrainOptions,
     model: Any,
@@ -225,39 +208,35 @@ def run(
     *,
     teacher: Any = None,
 ) -> dict[str, Any]:
-    """Train, and say what came of it."""
-    from polyrank.training.run import train as train_model
-
+    """Train; returns what --json prints."""
     kind = "labelled pairs" if is_pairs(examples) else "examples"
-    output.say(
-        f"Training a {ARCHITECTURES[options.arch]} on {len(examples):,} {kind}, "
-        f"{len(dev):,} for dev, on {place(model)} in "
-        f"{str(model.compute_dtype).removeprefix('torch.')}"
-    )
-    result = train_model(
+    result = run_training(
         model,
         examples,
         options.output,
         options.training,
+        options,
+        output,
+        doing=f"Training a {ARCHITECTURES[options.arch]} on {len(examples):,} {kind}, "
+        f"{len(dev):,} for dev",
+        done="Trained",
+        then=f"Evaluate it with: polyrank evaluate {options.output} --data {options.dev or 'FILE'}",
         objective=options.objective,
-        dev=dev,
-        restart=options.restart,
-        say=output.say,
         provenance=Provenance(
             base=options.base,
             train=str(options.train),
             dev=None if options.dev is None else str(options.dev),
             recipe=options.recipe,
-            command=command_line(),
         ),
-        tensorboard=options.tensorboard,
+        dev=dev,
         teacher=teacher,
     )
-    output.say(f"Trained in {result.seconds:.0f} s; the model of step {result.best_step} is in")
-    output.say(f"  {options.output}")
-    data = options.dev or "FILE"
-    output.say(f"Evaluate it with: polyrank evaluate {options.output} --data {data}")
-    return summary(options, vars(result))
+    return printed(options, vars(result))
+
+
+def printed(options: TrainOptions, result: Mapping[str, Any]) -> dict[str, Any]:
+    """What --json prints of a trained model."""
+    return summary(result, "dev", output=options.output, architecture=options.arch)
 
 
 def load_data(options: TrainOptions, output: Output) -> tuple[Records, Records]:

@@ -1,4 +1,4 @@
-"""What the commands that train share: how their processes join, how they say and show what runs.
+"""What the commands that train share: options, processes, the run and its words, --show-config.
 
 `torchrun` starts such a command once for each device; the first process speaks for all.
 """
@@ -9,16 +9,41 @@ import shlex
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from polyrank.cli.flags import flag_of, flags_of
-from polyrank.cli.options import settings_of
+from polyrank.cli.options import ModelOptions, option, settings_of
 from polyrank.cli.output import Output
 from polyrank.config import field_types, to_mapping
 from polyrank.models.config import CONFIGS
 from polyrank.training import processes
 from polyrank.training.config import STANDARD, TrainingConfig, without_effect
+from polyrank.training.model_card import Provenance
+
+if TYPE_CHECKING:
+    from polyrank.records import Example, LabelledPair
+    from polyrank.training.objectives.registry import ObjectiveConfig
+    from polyrank.training.pretraining.corpora import CorpusPairs
+    from polyrank.training.result import TrainingResult
+
+ARCHITECTURES = {"bi": "bi-encoder", "poly": "poly-encoder", "cross": "cross-encoder"}
+NOT_SETTINGS = ("show_config", "restart")
+NO_DEFAULTS: Mapping[str, Any] = {}
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunOptions(ModelOptions):
+    """Options of every command that trains. Inherit from it."""
+
+    restart: bool = option(False, help="Discard an unfinished run of the same output.")
+    tensorboard: Path | None = option(
+        None, help="Write TensorBoard logs to a folder in this one, named like the output."
+    )
+    show_config: bool = option(
+        False, help="Print all settings as YAML, which --config reads, and train nothing."
+    )
 
 
 class Silent(Output):
@@ -61,6 +86,51 @@ def warn_of_idle_training(
         output.warn(f"{flag_of(setting)} has no effect beside the other settings.")
 
 
+def run_training(
+    model: Any,
+    examples: Sequence[Example] | Sequence[LabelledPair] | CorpusPairs,
+    folder: Path,
+    config: TrainingConfig,
+    options: RunOptions,
+    output: Output,
+    *,
+    doing: str,
+    done: str,
+    then: str,
+    objective: ObjectiveConfig,
+    provenance: Provenance,
+    dev: Sequence[Example] | Sequence[LabelledPair] = (),
+    teacher: Any = None,
+) -> TrainingResult:
+    """Train and save to `folder`, and tell people what is done, what was done and what is next."""
+    from polyrank.training.run import train
+
+    output.say(f"{doing}, on {place(model)} in {str(model.compute_dtype).removeprefix('torch.')}")
+    result = train(
+        model,
+        examples,
+        folder,
+        config,
+        objective=objective,
+        dev=dev,
+        restart=options.restart,
+        say=output.say,
+        provenance=replace(provenance, command=command_line()),
+        tensorboard=options.tensorboard,
+        teacher=teacher,
+    )
+    output.say(f"{done} in {result.seconds:.0f} s; the model of step {result.best_step} is in")
+    output.say(f"  {folder}")
+    output.say(then)
+    return result
+
+
+def summary(result: Mapping[str, Any], figures: str, **words: Any) -> dict[str, Any]:
+    """What --json prints of a trained model; `figures` is the name for its figures."""
+    names = ("steps", "pairs", "seconds", "best_step")
+    return {**words, **{name: result[name] for name in names}, figures: result["figures"]}
+
+
 def place(model: Any) -> str:
     """Where the model is trained, in words; with several GPUs, how to use the others."""
     import torch
@@ -82,11 +152,6 @@ def command_line() -> str:
     number = processes.count()
     starter = ["torchrun", "--nproc-per-node", str(number), "-m"] if number > 1 else []
     return shlex.join([*starter, "polyrank", *sys.argv[1:]])
-
-
-ARCHITECTURES = {"bi": "bi-encoder", "poly": "poly-encoder", "cross": "cross-encoder"}
-NOT_SETTINGS = ("show_config", "restart")
-NO_DEFAULTS: Mapping[str, Any] = {}
 
 
 def show_config(
