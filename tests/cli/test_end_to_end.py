@@ -170,7 +170,7 @@ def test_search_refuses_what_cannot_rerank_or_filter(bert, trained, years, cross
     load_variant("cross", bert, task="classify").save_pretrained(classes)
     wrong = [
         (["--rerank", tmp_path / "none"], f"There is no model at {tmp_path / 'none'}"),
-        (["--rerank", years], f"{years} is no saved model"),
+        (["--rerank", years], f"{years} is not a saved model"),
         (["--rerank", trained[0]], "must be a cross-encoder, got a poly-encoder"),
         (["--rerank", classes], "with the task 'rank', got one with 'classify'"),
         (["--rerank", cross, "--rerank-top", "0"], "--rerank-top must be at least 1, got 0"),
@@ -257,7 +257,7 @@ def test_a_folder_that_is_no_model(bert, trained, data, tmp_path, capsys):
     for folder in (tmp_path, bert):
         code, _, err = polyrank(capsys, "evaluate", folder, "--data", data)
         assert code == 2
-        assert "is no saved model" in err
+        assert "is not a saved model" in err
     code, _, err = polyrank(capsys, "search", trained[0], "x")
     assert code == 2
     assert str(trained[0]) in err
