@@ -124,6 +124,14 @@ class EngineContract:
         assert engine.get("\ud800") is None
         engine.verify()
 
+    def test_only_a_folder_has_a_manifest_and_bytes(self, build):
+        engine = build(HashModel(), some(20))
+        if engine.manifest is None:
+            assert engine.num_bytes is None
+        else:
+            assert engine.manifest.count == len(engine)
+            assert engine.num_bytes == sum(file.bytes for file in engine.manifest.files.values())
+
     def test_ids_and_texts_of_every_kind(self, build):
         model = HashModel()
         texts = [

@@ -89,23 +89,24 @@ class Engine(Protocol):
     def add(self, candidates: Iterable[Candidate], encode: Encode, *, replace: bool) -> int:
         """Add candidates and return their number; all or, if anything fails, none.
 
-        An id that is there already is replaced, or, without `replace`, is a DataError. An id
-        given twice is one always.
+        An id that the index already has is replaced or, without `replace`, raises DataError. An id
+        given twice always raises it.
         """
 
     def delete(self, identifiers: Sequence[str]) -> int:
-        """Delete candidates by id and return their number. DataError, and nothing deleted, for
-        an id that is not there.
+        """Delete candidates by id and return their number.
+
+        Raises DataError, and deletes nothing, for an id that the index does not have.
         """
 
     def compact(self) -> None:
-        """Free the space of deleted candidates and take added ones into the search structures."""
+        """Free the space of deleted candidates and add new ones to the search structures."""
 
     def refresh(self) -> bool:
-        """See what other processes have committed since; whether there was anything."""
+        """Show what other processes have committed since; return whether there was anything."""
 
     def verify(self) -> None:
         """Compare everything with its checksum. Raises IndexFolderError at the first difference."""
 
     def close(self) -> None:
-        """Let go of files and connections."""
+        """Close files and connections."""

@@ -196,7 +196,7 @@ def read_value(node: ast.expr, text: str) -> Value:
 
 
 def unreadable(node: ast.expr, text: str) -> UsageError:
-    """The error of a part that is no filter."""
+    """The error of a part that cannot be read as a filter."""
     part = ast.get_source_segment(text.strip(), node) or text
     return UsageError(f"The part {part!r} of the filter {text!r} cannot be read.", HELP)
 

@@ -41,7 +41,7 @@ from polyrank.scoring.poly import Attention
 from polyrank.scoring.topk import Ranked
 
 SELECTIVE = 0.1
-"""Where a filter lets less than this share of the rows pass, a graph is mostly dead ends."""
+"""Where fewer than this share of the rows pass a filter, a graph is mostly dead ends."""
 
 
 class FolderEngine:
@@ -129,7 +129,7 @@ class FolderEngine:
     def add(self, candidates: Iterable[Candidate], encode: Encode, *, replace: bool) -> int:
         """Add candidates and return their number; all or, if anything fails, none.
 
-        A `Candidates` can say in errors where each came from.
+        Errors name the line of a candidate if a `Candidates` knows its file.
         """
         if not isinstance(candidates, Candidates):
             candidates = Candidates(candidates)
@@ -163,7 +163,7 @@ class FolderEngine:
                 self.refresh()
 
     def refresh(self) -> bool:
-        """See what has been committed since; whether there was anything.
+        """Show what has been committed since; return whether there was anything.
 
         Raises IndexFolderError if the index was built again by another model.
         """
@@ -193,7 +193,7 @@ class FolderEngine:
                 return
 
     def close(self) -> None:
-        """Let go of the files."""
+        """Close the files."""
         self._cache = None
         self._structure = None
 
@@ -243,7 +243,7 @@ def give_structure(
 ) -> None:
     """Build a search structure over an index folder, tuned for a recall, as one commit.
 
-    An index with few candidates only remembers that it wants one.
+    An index with few candidates only records that it wants one.
     """
     with changing(folder, fingerprint) as change:
         cache = CandidateCache(folder, change.manifest)

@@ -45,7 +45,7 @@ RECALL = 0.99
 class Index:
     """Candidates, their vectors and the model that made them. Get one by `build` or `open`.
 
-    Searching changes nothing, so that threads and processes may share an index. It shows what was
+    Searching changes nothing, so threads and processes may share an index. It shows what was
     committed when it was opened; `refresh` shows what others have changed since.
     """
 
@@ -75,8 +75,8 @@ class Index:
         metadata) or `Candidate`s; bare texts are named by their place, from 0. The folder keeps a
         copy of the model, unless `copy_model` is false: then it names the folder the model was
         loaded from. Vectors are kept as `storage`: float32, bfloat16, float16 or int8. An index
-        that stands at `path` is replaced when the new one is complete. Interrupted, the same call
-        goes on where it was.
+        at `path` is replaced when the new one is complete. After an interruption, the same call
+        resumes.
 
         `backend` is exact; hnsw, ivf or ivfpq, which also build a structure for approximate
         search, tuned on `contexts` (by default, texts of candidates) for a `recall` of the best
@@ -85,7 +85,7 @@ class Index:
         index `milvus_index`: a type, and parameters if others are wanted than polyrank's, such as
         HNSW:M=32,efConstruction=400.
 
-        Raises UsageError for a model without vectors or a `path` that is something else than an
+        Raises UsageError for a model without vectors or a `path` that holds something other than an
         index, DataError for bad candidates, StorageError if the disk is full or Milvus does not
         answer, MissingExtraError for a backend whose package is missing.
         """
@@ -129,7 +129,7 @@ class Index:
         the system can link. `backend` is exact, hnsw, ivf or ivfpq, as for `build`.
 
         Raises UsageError if a part is missing or of another job, IndexFolderError if one is
-        damaged or another model made them, DataError for an id that is there twice.
+        damaged or made by another model, DataError for an id that occurs twice.
         """
         require_vectors(model)
         folder = Path(os.path.realpath(path))
@@ -205,7 +205,7 @@ class Index:
     def add(self, candidates: Source, *, replace: bool = False) -> int:
         """Add candidates, given as to `build`, and return their number; all or none.
 
-        An id that is there already is replaced, or, without `replace`, is a DataError. Raises
+        An id that the index already has is replaced or, without `replace`, raises DataError. Raises
         UsageError while another process changes the index, StorageError if the disk is full.
         """
         encode = self.model.encode_candidates
@@ -214,8 +214,8 @@ class Index:
     def delete(self, identifiers: Path | Sequence[str]) -> int:
         """Delete candidates by id and return their number; all or none.
 
-        `identifiers` are ids, or a file of one id a line. Raises DataError for an id that is not
-        there or is given twice.
+        `identifiers` are ids, or a file with one id per line. Raises DataError for an id that the
+        index does not have or that is given twice.
         """
         if isinstance(identifiers, str):
             raise UsageError("identifiers must be a list, got a single text.", "Write [id].")
@@ -232,7 +232,7 @@ class Index:
         self.engine.compact()
 
     def refresh(self) -> bool:
-        """See what other processes have committed since; whether there was anything."""
+        """Show what other processes have committed since; return whether there was anything."""
         return self.engine.refresh()
 
     def verify(self) -> None:
@@ -240,7 +240,7 @@ class Index:
         self.engine.verify()
 
     def close(self) -> None:
-        """Let go of files and connections."""
+        """Close files and connections."""
         self.engine.close()
 
     def __enter__(self) -> Index:
@@ -260,7 +260,7 @@ class Index:
 
 
 def open_engine(path: str | Path) -> Engine:
-    """An index without its model, which only adding and encoding contexts need.
+    """The engine of an index, without the model, which only adding and searching need.
 
     Raises IndexFolderError if there is none, StorageError if Milvus does not answer.
     """
@@ -279,7 +279,7 @@ def connected(remote: Remote) -> MilvusEngine:
 def completion(
     model: VectorModel, backend: str, recall: float, contexts: Sequence[Context] | None
 ) -> Complete:
-    """What a backend adds to a folder before it takes its place. Raises UsageError."""
+    """What a backend adds to a folder before the folder takes its place. Raises UsageError."""
     require_choice("backend", backend, BACKENDS)
     if backend == "exact":
         return nothing_more
@@ -292,7 +292,7 @@ def completion(
 
 
 def sampler(model: VectorModel, contexts: Sequence[Context] | None) -> SampleContexts:
-    """The contexts to tune with, or texts of candidates in their place, encoded."""
+    """What encodes the contexts to tune with: `contexts`, or texts of candidates instead."""
 
     def sample(cache: CandidateCache) -> Tensor:
         return model.encode_contexts(contexts or sampled_texts(cache))
@@ -301,9 +301,9 @@ def sampler(model: VectorModel, contexts: Sequence[Context] | None) -> SampleCon
 
 
 def delete_listed(engine: Engine, path: Path) -> int:
-    """Delete the candidates whose ids a file has, one a line, and return their number.
+    """Delete the candidates whose ids a file lists, one per line, and return their number.
 
-    Raises DataError, naming the line, for an id that is not there or is given twice.
+    Raises DataError, naming the line, for an unknown id or one that is given twice.
     """
     lines = list(read_ids(path))
     require_different(lines, path)

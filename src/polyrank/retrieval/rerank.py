@@ -1,4 +1,4 @@
-"""Retrieve, then rerank: an index finds candidates, a cross-encoder puts them into order.
+"""Retrieve, then rerank: an index finds candidates, a cross-encoder orders them.
 
 Knows nothing of vectors, tokens or how an index is searched.
 """
@@ -50,13 +50,12 @@ class RerankedResults(SearchResults):
 
 
 class RetrieveRerank:
-    """An index, and a cross-encoder that reads the best that it finds. Searched like an index."""
+    """An index, and a cross-encoder that reads the best it finds. Searched like an index."""
 
     def __init__(self, index: Index, reranker: PairModel, *, num_candidates: int = 100) -> None:
-        """`num_candidates` are retrieved for the reranker.
+        """The index retrieves `num_candidates` for the reranker.
 
-        Raises UsageError for a reranker that is no cross-encoder, or one with another task than
-        ranking.
+        Raises UsageError for a reranker that is not a cross-encoder with the task `rank`.
         """
         require_reranker(reranker)
         require(num_candidates >= 1, "num_candidates", "at least 1", num_candidates)
@@ -97,7 +96,7 @@ class RetrieveRerank:
         return RerankedResults(found, retrieved)
 
     def score(self, pairs: Iterable[Pair], progress: bool) -> dict[Pair, float]:
-        """The reranker's score of each pair, every different one scored once."""
+        """The reranker's score of each pair; equal pairs are scored once."""
         different = list(dict.fromkeys(pairs))
         scores = self.reranker.score_pairs(different, progress=progress).tolist()
         if any(map(math.isnan, scores)):

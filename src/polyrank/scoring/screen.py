@@ -138,8 +138,9 @@ class FloatScreen:
 
 
 def repeated(contexts: Tensor) -> Tensor:
-    """Contexts (B, m, d) in float32 with rows of zeros, which are no vectors, replaced by a copy
-    of another of the same context: the largest logit stays the largest.
+    """Contexts (B, m, d) in float32, each row of zeros replaced by another vector of its context.
+
+    Rows of zeros are not vectors; with copies in their place, the largest logit stays the largest.
     """
     contexts = contexts.float()
     there = (contexts != 0).any(dim=2)  # (B, m)

@@ -71,8 +71,8 @@ def best_rows(
             "The model's weights are damaged or its training diverged; use another checkpoint.",
         )
     selectors = [
-        Selector(ExactScorer(vectors, attention), gather, each)
-        for vectors, each in zip(contexts, best, strict=True)
+        Selector(ExactScorer(context, attention), gather, each)
+        for context, each in zip(contexts, best, strict=True)
     ]
     if not selectors:
         return []

@@ -95,9 +95,9 @@ class BM25Index:
     ) -> BM25Index:
         """Count the words of candidates, given as to `Index.build`, and weigh them, in memory.
 
-        `tokenise` replaces the project's own words. A million texts of 16 words take about 0.7 GB
-        beside the texts, and 0.9 GB while they are weighed. Raises DataError for no
-        candidates or an id given twice, MissingExtraError without the extra.
+        `tokenise` replaces polyrank's own words. A million texts of 16 words take about 0.7 GB in
+        addition to the texts, and 0.9 GB while they are weighed. Raises DataError if there are no
+        candidates or an id is given twice, MissingExtraError without the extra.
         """
         bm25s = lexical_package()
         tokenise = tokenise or tokeniser(config)
@@ -118,7 +118,7 @@ class BM25Index:
                 advance(1)
         weights = bm25s.BM25(k1=config.k1, b=config.b, method="lucene", backend="numpy")
         mean_length = max(len(found.flat) / len(found), 1.0)
-        if not found.numbers:  # bm25s cannot weigh no words
+        if not found.numbers:  # bm25s needs at least one word
             found.numbers[""] = 0
         with np.errstate(invalid="ignore"):  # the mean length is 0 where no candidate has a word
             weights.scores = weights.build_index_from_ids(
@@ -168,8 +168,8 @@ class BM25Index:
     ) -> Tensor:
         """The score of each (context, candidate), (n,), float32, of any texts.
 
-        The frequencies of words and the mean length are those of the index; a word that the index
-        has not counts as one of none of its candidates.
+        The frequencies of words and the mean length are those of the index. A word that the index
+        does not have counts as a word that none of its candidates has.
         """
         contexts: dict[Context, Counter[str]] = {}
         candidates: dict[str, Counter[str]] = {}
@@ -200,7 +200,7 @@ class BM25Index:
         return score
 
     def words_of(self, context: Context) -> list[str]:
-        """The words of a context, of all its turns."""
+        """The words of all turns of a context."""
         return self.tokenise(context if isinstance(context, str) else "\n".join(context))
 
     def __len__(self) -> int:

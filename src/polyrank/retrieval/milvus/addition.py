@@ -1,9 +1,9 @@
-"""Adding candidates to a collection, and taking them out again if anything fails on the way.
+"""Add candidates to a collection, and remove them again if anything fails on the way.
 
-Milvus has no transactions: others see the candidates come in, block by block. Whatever fails while
-this process lives, a bad candidate in the middle of a file too, is undone: new candidates are
-deleted and replaced ones are written back, for which their rows are kept in memory until the end.
-A process that is killed leaves what it has written: whole candidates, as many as were
+Milvus has no transactions: others see the candidates arrive, block by block. If anything fails
+while this process lives, even a bad candidate in the middle of a file, the addition is undone: new
+candidates are deleted and replaced ones are written back from copies that are kept in memory until
+the end. A process that is killed leaves what it has written: whole candidates, as many as Milvus
 acknowledged.
 """
 
@@ -31,7 +31,7 @@ from polyrank.retrieval.store.columns import Kinds
 
 
 class Addition:
-    """One addition, as a context manager: leaving it by an error takes everything back."""
+    """One addition, as a context manager: an error inside it undoes everything."""
 
     def __init__(
         self, collection: Collection, candidates: Candidates, encode: Encode, *, replace: bool
@@ -98,12 +98,12 @@ class Addition:
         return rows
 
     def blame(self, identifier: str, problem: str, remedy: str) -> DataError:
-        """An error of a candidate; an endless id is cut, where it is not needed to find a line."""
+        """An error of a candidate; a very long id is cut unless it is needed to find a line."""
         named = identifier if self.candidates.path else identifier[:80]
         return self.candidates.blame(named, problem, remedy)
 
     def describe(self, before: Description, after: Description) -> None:
-        """Have the collection describe the candidates before they are there."""
+        """Have the collection describe the candidates before they are written."""
         if after != before:
             known = before.properties()
             self.collection.set_properties(
@@ -115,7 +115,7 @@ class Addition:
             )
 
     def undo(self, error: BaseException) -> None:
-        """Take everything back. Raises StorageError if Milvus does not take it."""
+        """Undo everything. Raises StorageError if Milvus refuses."""
         try:
             self.collection.delete(self.written)
             self.collection.write(self.replaced)

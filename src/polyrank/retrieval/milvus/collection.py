@@ -138,7 +138,7 @@ class Collection:
             )
 
     def description(self) -> Description:
-        """What the collection says of itself. Raises IndexFolderError if it is none of ours."""
+        """What the collection says of itself. Raises IndexFolderError if it is not an index."""
         return read_description(self.properties(), str(self))
 
     def verify(self, description: Description) -> None:
@@ -218,7 +218,7 @@ class Collection:
         return found
 
     def rows(self, identifiers: Sequence[str], fields: Sequence[str]) -> Iterator[Row]:
-        """These fields of the candidates with these ids; ids that are not there are passed over."""
+        """These fields of the candidates with these ids; unknown ids are skipped."""
         for block in id_blocks(identifiers):
             yield from self._query("Reading candidates", among(block), fields)
 
@@ -251,10 +251,10 @@ class Collection:
                 return
 
     def write(self, rows: Iterable[Row]) -> None:
-        """Write rows; one with an id that is there takes the other's place.
+        """Write rows; a row whose id is there already replaces the other.
 
         Embedded Milvus merges an upserted row with the old one, whose metadata would stay, but
-        takes an inserted one for the other. On a server it is the other way round.
+        replaces it with an inserted one. On a server it is the other way round.
         """
         for block in requests(rows):
             method = "insert" if self._insert_replaces() else "upsert"

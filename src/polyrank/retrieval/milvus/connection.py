@@ -126,8 +126,8 @@ class Connection:
 def client_class() -> Any:
     """The client of pymilvus. Raises MissingExtraError.
 
-    Importing pymilvus hangs a handler on its loggers that writes a traceback to stderr for every
-    error that it raises, too; it is taken off.
+    Importing pymilvus adds a handler to its loggers that writes a traceback to stderr for every
+    error, even though pymilvus raises the error as well; the handler is removed.
     """
     try:
         from pymilvus import MilvusClient
@@ -185,7 +185,7 @@ def described(error: Exception) -> str:
 
 
 def start_server(path: Path) -> str:
-    """The address of the server of a file, started if there is none yet; pair with `stop_server`.
+    """The address of the server of a file, started if it does not run yet; pair with `stop_server`.
 
     Raises MissingExtraError, or StorageError for a file that cannot be opened or that another
     process has open.
@@ -219,7 +219,7 @@ def start_server(path: Path) -> str:
 
 
 def stop_server(path: Path) -> None:
-    """Stop the server of a file if nobody in this process uses it any more."""
+    """Stop the server of a file if nothing in this process uses it any more."""
     with _lock:
         _users[path] -= 1
         if not _users[path]:

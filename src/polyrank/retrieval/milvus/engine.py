@@ -180,7 +180,7 @@ class MilvusEngine:
         return self._with_texts(searcher.search(contexts, top_k, exact=exact))
 
     def _expression(self, where: Filter) -> str | bool:
-        """The filter for Milvus. A field that is not known may have come since."""
+        """The filter for Milvus. Another process may have added a field that is not known here."""
         try:
             require_fields(where, self._description.kinds)
         except UsageError:
@@ -189,7 +189,7 @@ class MilvusEngine:
         return expression(where)
 
     def _with_texts(self, ranked: Sequence[Outcome]) -> list[Found]:
-        """Hits with their texts. A candidate that was deleted since has none and is left out."""
+        """Hits with their texts; candidates that have been deleted since are left out."""
         wanted = {identifier for ranking, _ in ranked for _, identifier in ranking.best}
         rows = self._collection.rows(sorted(wanted), [IDENTIFIER, TEXT])
         texts = {row[IDENTIFIER]: row[TEXT] for row in rows}
@@ -208,10 +208,10 @@ class MilvusEngine:
     def add(self, candidates: Iterable[Candidate], encode: Encode, *, replace: bool) -> int:
         """Add candidates and return their number; if anything fails, those added are taken out.
 
-        Raises DataError for an id given twice, for one that is there already unless it may be
+        Raises DataError for an id given twice, for one that the index already has unless it may be
         replaced, and for a candidate that Milvus cannot hold; ModelError for vectors that are not
-        numbers; StorageError if Milvus does not answer. A `Candidates` can say in errors where
-        each came from. See `addition` for what a killed process leaves.
+        numbers; StorageError if Milvus does not answer. Errors name the line of a candidate if a
+        `Candidates` knows its file. See `addition` for what a killed process leaves.
         """
         if not isinstance(candidates, Candidates):
             candidates = Candidates(candidates)
@@ -221,8 +221,9 @@ class MilvusEngine:
         return count
 
     def delete(self, identifiers: Sequence[str]) -> int:
-        """Delete candidates by id and return their number. DataError, and nothing deleted, for
-        an id that is not there.
+        """Delete candidates by id and return their number.
+
+        Raises DataError, and deletes nothing, for an id that the index does not have.
         """
         wanted = list(dict.fromkeys(identifiers))
         storable = [identifier for identifier in wanted if is_storable(identifier)]
@@ -242,8 +243,10 @@ class MilvusEngine:
         self._collection.compact()
 
     def refresh(self) -> bool:
-        """Whether others have changed the collection since the last call, as far as its number of
-        candidates and its fields tell. Every search sees what they wrote, without this.
+        """Whether others have changed the collection since the last call.
+
+        Its number of candidates and its fields tell. Every search sees what others wrote, without
+        this.
         """
         self._read_description()
         before, self._state = self._state, (self._description, len(self))

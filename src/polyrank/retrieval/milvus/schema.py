@@ -64,8 +64,8 @@ SETTINGS = {"M": "links", "efConstruction": "construction", "nlist": "lists"}
 class MilvusIndex:
     """The index of the vectors. Only under FLAT are exact searches more than a scan.
 
-    `links` and `construction` are M and efConstruction of HNSW, `lists` is nlist of IVF: whatever
-    the type has none of is not looked at.
+    `links` and `construction` are M and efConstruction of HNSW, `lists` is nlist of IVF: what
+    a type does not have is ignored.
     """
 
     index_type: str = "HNSW"
@@ -142,7 +142,7 @@ class Description:
 
 
 def read_description(properties: Mapping[str, Any], place: str) -> Description:
-    """Read what a collection says of itself. Raises IndexFolderError if it is none of ours."""
+    """Read what a collection says of itself. Raises IndexFolderError if it is not an index."""
     remedy = "Name another collection, or build the index again."
     version = properties.get(SPACE + "version")
     if version is None:

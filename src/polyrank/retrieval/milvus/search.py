@@ -3,8 +3,8 @@
 With l_i = y_i · e the poly score is a convex combination of the l_i, so it is at most max_i l_i,
 for both kinds of attention. If the search along y_i gave n candidates, the last of them with t_i,
 then no candidate that was not among them has more than t_i along y_i; and one that no search gave
-scores at most max_i t_i. So the best k are certain once the k-th score is above that, by more than
-floating-point sums can be wrong.
+scores at most max_i t_i. So the best k are certain once the k-th score exceeds that by more than
+the rounding error of floating-point sums (docs/bounds.md).
 
 Letters: B contexts, m vectors of each, N candidates, d dimensions.
 """
@@ -52,7 +52,7 @@ class Ranking:
         self._scorer = ExactScorer(self.context, self.attention)
 
     def offer(self, identifiers: Sequence[str], vectors: NDArray[np.float32]) -> None:
-        """Score candidates that were not scored before. Raises ModelError if scores are none."""
+        """Score candidates that were not scored before. Raises ModelError for a score of NaN."""
         for start in range(0, len(vectors), BLOCK_ROWS):
             part = vectors[start : start + BLOCK_ROWS]
             self._keep(identifiers[start : start + BLOCK_ROWS], self._scores(part))
@@ -79,7 +79,7 @@ class Ranking:
         return self.best[-1][0] if len(self.best) == self.top_k else -np.inf
 
     def forget(self) -> None:
-        """Begin again: nothing was scored."""
+        """Forget what was scored, to begin again."""
         self.best, self.num_scored = [], 0
 
     def report(self, strategy: Strategy, num_candidates: int, *, certified: bool) -> SearchReport:
@@ -218,7 +218,7 @@ class Searcher:
         return {row[IDENTIFIER]: vector_of(row) for row in rows}
 
 
-def distinct(vectors: Tensor) -> Tensor:
+def distinct(context: Tensor) -> Tensor:
     """The vectors of a context (m, d) that are there, each once: (n, d), 0 ≤ n ≤ m."""
-    there = vectors[(vectors != 0).any(dim=1)]
+    there = context[(context != 0).any(dim=1)]
     return torch.unique(there, dim=0) if len(there) else there

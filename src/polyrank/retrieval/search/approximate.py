@@ -49,8 +49,8 @@ def neighbours(
     """The rows that the structure names for each context (B, m, d)."""
     depth = max(FEWEST_NEIGHBOURS, effort.spread * top_k)
     return [
-        graph.search(probes_of(vectors, effort.probes).numpy(), depth, effort.breadth, allowed)
-        for vectors in contexts
+        graph.search(probes_of(context, effort.probes).numpy(), depth, effort.breadth, allowed)
+        for context in contexts
     ]
 
 
@@ -79,15 +79,15 @@ def search_approximate(
     )
 
 
-def probes_of(vectors: Tensor, count: int) -> Tensor:
+def probes_of(context: Tensor, count: int) -> Tensor:
     """At most `count` probes of a context (m, d): (p, d), p ≤ m.
 
     They are chosen as k-means chooses centres: first the vector nearest to the mean, then always
     the farthest from those chosen, then one step to the mean. Rows of zeros are not vectors.
     """
-    there = vectors[(vectors != 0).any(dim=1)].float()
+    there = context[(context != 0).any(dim=1)].float()
     if len(there) <= count:
-        return there if len(there) else vectors[:1].float()
+        return there if len(there) else context[:1].float()
     squares = there @ there.T  # (m, m)
     norms = squares.diagonal()
     distances = norms[:, None] + norms[None] - 2 * squares
