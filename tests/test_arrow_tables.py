@@ -3,6 +3,8 @@ import random
 import numpy as np
 import pyarrow
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from polyrank import tables
 from polyrank.errors import IndexFolderError, StorageError
@@ -59,6 +61,22 @@ def test_what_was_written_is_read_however_it_is_cut(tmp_path, block_bytes, rows)
         for stop in range(start, rows + 1, 5):
             assert table.texts("text").between(start, stop) == texts[start:stop]
             assert table.numbers("small").between(start, stop) == small[start:stop]
+
+
+@given(st.lists(st.text(), min_size=1, max_size=30), st.integers(1, 10), st.integers(1, 200))
+@settings(max_examples=50, deadline=None)
+def test_any_texts_come_back(tmp_path_factory, texts, rows, block_bytes):
+    path = tmp_path_factory.mktemp("table") / "table.arrow"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(tables, "BLOCK_BYTES", block_bytes)
+        with TableWriter(path, {"text": "text"}) as writer:
+            for start in range(0, len(texts), rows):
+                writer.extend("text", [text.encode() for text in texts[start : start + rows]])
+    column = opened(path).texts("text")
+    assert len(column) == len(texts)
+    assert [column[row] for row in range(len(texts))] == texts
+    assert column.between(0, len(texts)) == texts
+    assert column.digest(0, 1) != column.digest(0, len(texts)) or len(texts) == 1
 
 
 def test_blocks_are_written_as_they_fill_up(tmp_path, monkeypatch):

@@ -16,9 +16,9 @@ from pathlib import Path
 import torch
 from hash_model import HashModel, numbered
 
-from polyrank import storage
+from polyrank import storage, tables
 from polyrank.retrieval.index import Index
-from polyrank.retrieval.store import columns, shard, strings, vectors
+from polyrank.retrieval.store import arrays, vectors
 from polyrank.retrieval.store.manifest import ShardLayout
 
 WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT
@@ -61,9 +61,9 @@ class Killer:
     def write_all(self, handle, data):
         data = bytes(data)
         self.tick()
-        strings_write_all(handle, data[: len(data) // 2])
+        storage_write_all(handle, data[: len(data) // 2])
         self.tick()
-        strings_write_all(handle, data[len(data) // 2 :])
+        storage_write_all(handle, data[len(data) // 2 :])
 
     def write_text(self, path, text, encoding=None):
         with open(path, "w", encoding=encoding) as handle:
@@ -76,11 +76,11 @@ class Killer:
         sys.addaudithook(self.hear)
         storage.exchange = self.exchange
         Path.write_text = lambda *given, **named: self.write_text(*given, **named)
-        for module in (columns, shard, strings, vectors):
+        for module in (arrays, tables, vectors):
             module.write_all = self.write_all
 
 
-strings_write_all = strings.write_all
+storage_write_all = storage.write_all
 storage_exchange = storage.exchange
 
 

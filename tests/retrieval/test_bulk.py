@@ -12,9 +12,9 @@ from hash_model import HashModel, contents, numbered, unflushed
 from hypothesis import given
 from hypothesis import strategies as st
 
+from polyrank import jobs
 from polyrank.errors import DataError, IndexFolderError, UsageError
 from polyrank.retrieval.bulk import assemble as assemble_module
-from polyrank.retrieval.bulk import encode as bulk_module
 from polyrank.retrieval.bulk import survey as survey_module
 from polyrank.retrieval.bulk.encode import BulkEncoder, encode_part
 from polyrank.retrieval.bulk.parts import BulkJob, SourceRecord
@@ -196,7 +196,7 @@ encode_part(model, "candidates.jsonl", "parts", 2, 1, layout=layout)
 def test_what_a_kill_after_the_last_byte_leaves_is_removed(
     source, parts, tmp_path, monkeypatch, moved_aside
 ):
-    clear_away = bulk_module.clear_away
+    discard = jobs.discard
 
     def killed(work, folder):
         if moved_aside:
@@ -205,10 +205,10 @@ def test_what_a_kill_after_the_last_byte_leaves_is_removed(
             work.rename(old / work.name)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(bulk_module, "clear_away", killed)
+    monkeypatch.setattr(jobs, "discard", killed)
     with pytest.raises(KeyboardInterrupt):
         encode_part(HashModel(), source, parts, 2, 0, layout=SMALL)
-    monkeypatch.setattr(bulk_module, "clear_away", clear_away)
+    monkeypatch.setattr(jobs, "discard", discard)
     left = ".part-00000.old-abc" if moved_aside else ".part-00000.encoding"
     assert names(parts) == [left, "part-00000", "source.json"]
     assert encode_part(HashModel(), source, parts, 2, 0, layout=SMALL).state == "there"
@@ -289,9 +289,9 @@ def test_parts_of_two_jobs_make_no_index(source, parts, tmp_path):
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("part.json", r"part\.json .*(not JSON|no manifest|checksum differs)"),
-        ("shards/00000/vectors.float32", "vectors.float32 of an encoded part is damaged"),
-        ("shards/00000/texts.strings", "texts.strings of an encoded part is damaged"),
+        ("part.json", r"part\.json .*(not JSON|not a manifest|checksum differs)"),
+        ("shards/00000/vectors.npy", "vectors.npy of an encoded part is damaged"),
+        ("shards/00000/candidates.arrow", "candidates.arrow of an encoded part is damaged"),
     ],
 )
 def test_a_flipped_bit_in_a_part_keeps_the_old_index(source, parts, tmp_path, name, message):
@@ -360,7 +360,7 @@ def test_bad_candidates_of_any_part_show_at_once(tmp_path, parts, lines, message
     with pytest.raises(DataError, match="no such file"):
         encode_part(HashModel(), tmp_path / "none", parts, 2, 0)
     os.mkfifo(tmp_path / "pipe")
-    with pytest.raises(DataError, match="no ordinary file"):
+    with pytest.raises(DataError, match="not an ordinary file"):
         encode_part(HashModel(), tmp_path / "pipe", parts, 2, 0)
     assert names(parts) == []
 
@@ -411,7 +411,7 @@ def test_the_index_and_its_parts_do_not_disturb_each_other(
     encode_all(source, parts, 3)
     before = contents(parts)
     index = Index.assemble(HashModel(), parts, tmp_path / "index")
-    file = tmp_path / "index/shards/00000/vectors.float32"
+    file = tmp_path / "index/shards/00000/vectors.npy"
     assert (file.stat().st_nlink > 1) == can_link
     index.delete(["id0", "id70"])
     index.add([("new", "x")])

@@ -114,18 +114,18 @@ def test_adding_writes_beside_and_removes_what_is_gone(index):
     changed = {name for name in before if after.get(name) != before[name]}
     assert changed == {"manifest.json"}
     assert {name for name in after if name not in before} == {
-        "shards/00000/deleted-2.bits",
+        "shards/00000/deleted-2.npy",
         *(
             f"shards/00003/{name}"
             for name in (
-                *("ids.strings", "lookup.hashes", "texts.strings"),
-                *("sketch.int8", "vectors.float32"),
-                *("scales.float32", "norms.float32", "errors.float32"),
+                *("candidates.arrow", "id-hashes.npy", "id-rows.npy"),
+                *("sketch.npy", "vectors.npy"),
+                *("scales.npy", "norms.npy", "errors.npy"),
             )
         ),
     }
     index.delete(["id4"])
-    assert sorted(p.name for p in index.path.glob("shards/*/*.bits")) == ["deleted-3.bits"]
+    assert sorted(p.name for p in index.path.glob("shards/*/deleted-*")) == ["deleted-3.npy"]
     index.compact()
     assert sorted(p.name for p in index.path.glob("shards/*")) == ["00004", "00005", "00006"]
     index.verify()

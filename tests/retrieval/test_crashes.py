@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 from hash_model import HashModel, contents, numbered, pairs
 
+from polyrank import storage, tables
 from polyrank.errors import StorageError
 from polyrank.retrieval.index import Index
-from polyrank.retrieval.store import columns, shard, strings, vectors
+from polyrank.retrieval.store import arrays, vectors
 from polyrank.retrieval.store import manifest as manifest_module
 from polyrank.retrieval.store.manifest import ShardLayout
 
@@ -25,7 +26,7 @@ CHANGES = {
 
 
 def test_killed_anywhere_the_old_or_the_new_state_stands(tmp_path):
-    path = os.pathsep.join([str(HERE), *filter(None, [os.environ.get("PYTHONPATH")])])
+    path = os.pathsep.join(filter(None, sys.path))
     environment = {**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1"}
     done = subprocess.run(
         [sys.executable, HERE / "killed.py", tmp_path],
@@ -51,7 +52,7 @@ def index(tmp_path):
 @pytest.mark.parametrize("change", CHANGES)
 def test_a_full_disk_keeps_the_old_state_wherever_it_fills_up(index, change, monkeypatch):
     before, shown = contents(index.path), pairs(index)
-    written = strings.write_all
+    written = storage.write_all
     failures = 0
     while True:
         left = failures
@@ -64,7 +65,7 @@ def test_a_full_disk_keeps_the_old_state_wherever_it_fills_up(index, change, mon
             left -= 1
             written(handle, data)
 
-        for module in (columns, shard, strings, vectors):
+        for module in (arrays, tables, vectors):
             monkeypatch.setattr(module, "write_all", write_all)
         try:
             CHANGES[change](index)

@@ -21,9 +21,8 @@ def folder(tmp_path_factory):
     assert {name for name in contents(path) if name.startswith("shards/00000/")} == {
         f"shards/00000/{name}"
         for name in (
-            *("vectors.int8", "scales.float32", "ids.strings", "texts.strings", "lookup.hashes"),
-            *("field-000.codes", "field-000.strings", "field-001.boolean", "field-002.number"),
-            *("field-003.integer", "deleted-2.bits", "norms.float32"),
+            *("vectors.npy", "scales.npy", "norms.npy", "candidates.arrow", "metadata.arrow"),
+            *("id-hashes.npy", "id-rows.npy", "deleted-2.npy"),
         )
     }
     return path
@@ -75,8 +74,8 @@ def test_every_file_cut_off_or_missing_is_found_when_opened(folder, tmp_path):
 
 def test_compacting_does_not_sign_damaged_data(folder, tmp_path):
     copy = shutil.copytree(folder, tmp_path / "copy")
-    file = copy / "shards/00001/texts.strings"
-    file.write_bytes(b"T" + file.read_bytes()[1:])
+    file = copy / "shards/00001/candidates.arrow"
+    file.write_bytes(file.read_bytes().replace(b"text", b"Text", 1))
     before = contents(copy)
     with pytest.raises(IndexFolderError, match="its checksum differs"):
         Index.open(copy, HashModel()).compact()
@@ -86,7 +85,7 @@ def test_compacting_does_not_sign_damaged_data(folder, tmp_path):
 def test_what_cannot_be_read_is_not_changed(folder, tmp_path):
     copy = shutil.copytree(folder, tmp_path / "copy")
     index = Index.open(copy, HashModel())
-    file = copy / "shards/00001/ids.strings"
+    file = copy / "shards/00001/candidates.arrow"
     file.write_bytes(file.read_bytes()[:-1])
     before = contents(copy)
     for change in (
@@ -94,6 +93,6 @@ def test_what_cannot_be_read_is_not_changed(folder, tmp_path):
         lambda: index.delete(["id1"]),
         lambda: index.compact(),
     ):
-        with pytest.raises(IndexFolderError, match=r"ids\.strings .* bytes instead of"):
+        with pytest.raises(IndexFolderError, match=r"candidates\.arrow .* bytes instead of"):
             change()
     assert contents(copy) == before

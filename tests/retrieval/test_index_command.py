@@ -69,12 +69,12 @@ def test_an_index_is_changed_and_verified(index, tmp_path, polyrank, capsys):
 
 
 def test_a_flipped_bit_is_an_error(index, polyrank):
-    file = index / "shards/00000/vectors.int8"
+    file = index / "shards/00000/vectors.npy"
     data = file.read_bytes()
-    file.write_bytes(bytes([data[0] ^ 1]) + data[1:])
+    file.write_bytes(data[:-1] + bytes([data[-1] ^ 1]))
     code, found = polyrank("index", index, "--verify")
     assert (code, found["error"]["type"]) == (2, "IndexFolderError")
-    assert "vectors.int8 of the index is damaged: its checksum" in found["error"]["message"]
+    assert "vectors.npy of the index is damaged: its checksum" in found["error"]["message"]
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from polyrank.errors import DataError
 from polyrank.records import Candidate
 from polyrank.retrieval.index import Index
-from polyrank.retrieval.store.columns import MOST_FIELDS, Columns, ColumnsWriter
 from polyrank.retrieval.store.manifest import ShardLayout
+from polyrank.retrieval.store.metadata import METADATA, MOST_FIELDS, Metadata, MetadataWriter
 
 SMALL = ShardLayout(block_rows=4, shard_rows=8)
 VALUES = {
@@ -25,15 +25,15 @@ VALUES = {
 @settings(max_examples=60, deadline=None)
 @given(st.lists(st.fixed_dictionaries({}, optional=VALUES), min_size=1, max_size=20), st.data())
 def test_metadata_comes_back_as_it_was_given(tmp_path_factory, rows, data):
-    folder = tmp_path_factory.mktemp("columns")
-    writer = ColumnsWriter(folder)
+    folder = tmp_path_factory.mktemp("metadata")
+    writer = MetadataWriter(folder / METADATA)
     cut = data.draw(st.integers(0, len(rows)))
     for part in (rows[:cut], rows[cut:]):
         writer.extend([Candidate("", "", each) for each in part])
-    columns = Columns(folder, len(rows), writer.finish())
-    assert columns.metadata(0, len(rows)) == rows
-    assert columns.metadata(cut, len(rows)) == rows[cut:]
-    for row, found in zip(rows, columns.metadata(0, len(rows)), strict=True):
+    metadata = Metadata(folder, len(rows), writer.finish())
+    assert metadata.between(0, len(rows)) == rows
+    assert metadata.between(cut, len(rows)) == rows[cut:]
+    for row, found in zip(rows, metadata.between(0, len(rows)), strict=True):
         assert {name: type(row[name]) for name in row if name != "fraction"} == {
             name: type(found[name]) for name in found if name != "fraction"
         }

@@ -1,7 +1,6 @@
 import os
 import subprocess
 import sys
-from pathlib import Path
 
 from hash_model import HashModel, unflushed
 
@@ -68,7 +67,11 @@ def write(path, index, version):
 def test_two_processes_read_committed_states_while_one_writes(tmp_path):
     path = tmp_path / "index"
     index = Index.build(HashModel(), both(range(10), 0), path, layout=LAYOUT)
-    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parent), "OMP_NUM_THREADS": "1"}
+    environment = {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
+        "OMP_NUM_THREADS": "1",
+    }
     readers = [
         subprocess.Popen(
             [sys.executable, "-c", READER],

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from polyrank.errors import IndexFolderError, UsageError
+from polyrank.jobs import working
 from polyrank.progress import bar
 from polyrank.retrieval.bulk.parts import (
     BulkJob,
@@ -21,22 +22,12 @@ from polyrank.retrieval.bulk.parts import (
     require_same_job,
 )
 from polyrank.retrieval.source import Candidates
-from polyrank.retrieval.store.build import (
-    JOURNAL,
-    Complete,
-    add_model,
-    alone,
-    clear_away,
-    first_manifest,
-    flush,
-    name_model,
-    nothing_more,
-)
-from polyrank.retrieval.store.manifest import FileRecord, work_folder, write_manifest
+from polyrank.retrieval.store.build import Complete, finish_folder, nothing_more, unchanged
+from polyrank.retrieval.store.manifest import FileRecord, build_job
 from polyrank.retrieval.store.shard import Shard, require_unique_ids
 from polyrank.retrieval.store.writing import shard_folder
 from polyrank.retrieval.vector_model import VectorModel
-from polyrank.storage import discard, sha256_of, storage_errors, swap_folders
+from polyrank.storage import sha256_of, storage_errors
 
 SHOWN_PARTS = 10
 
@@ -52,48 +43,33 @@ def assemble_folder(
     """Write an index of all parts in the folder `encoded` to `path`, replacing an index there.
 
     `model_from` is the folder to name as the model's; with None the index keeps a copy. `complete`
-    may change the folder before it takes its place. Raises
-    IndexFolderError, UsageError, DataError, StorageError; what stood at `path` still does then.
+    may change the folder before it takes its place. Raises IndexFolderError, UsageError, DataError,
+    StorageError; whatever is raised, what stood at `path` still does.
     """
     parts = all_parts(encoded)
-    require_model(encoded, parts[0].job, model)
-    work = work_folder(path)
-    fresh = work / "assembled"
-    with alone(work, path):
-        try:
-            with storage_errors(path):
-                shutil.rmtree(fresh, ignore_errors=True)
-                fresh.mkdir(parents=True)
-            fill(model, encoded, parts, fresh, path, model_from)
-            complete(fresh)
-            with storage_errors(path):
-                swap_folders(fresh, path)
-        except BaseException:
-            shutil.rmtree(fresh, ignore_errors=True)
-            if not (work / JOURNAL).exists():  # of a build that was interrupted
-                discard(work, path)
-            raise
-        clear_away(work, path)
-
-
-def fill(
-    model: VectorModel,
-    encoded: Path,
-    parts: list[Part],
-    fresh: Path,
-    path: Path,
-    model_from: Path | None,
-) -> None:
-    """Make the folder `fresh` the index of all parts that is to stand at `path`."""
     common = parts[0].job
-    shards, files = take_over(encoded, parts, fresh)
-    require_unique_ids(shards, candidates_of(common))
-    job = common.of_blocks()
-    record = name_model(model, path, model_from)
-    add_model(model, fresh, record)
-    flush(fresh)
-    fields = common.source.fields
-    write_manifest(fresh, first_manifest(fresh, job, common.layout, record, fields, shards, files))
+    require_model(encoded, common, model)
+    job = build_job(path, {"encoded": str(encoded)})
+    with working(job, other="discard") as work, unchanged(path):
+        fresh = work.folder / "assembled"
+        with storage_errors(path):
+            shutil.rmtree(fresh, ignore_errors=True)  # of a process that was killed
+            fresh.mkdir()
+        shards, files = take_over(encoded, parts, fresh)
+        require_unique_ids(shards, candidates_of(common))
+        finish_folder(
+            model,
+            fresh,
+            path,
+            model_from,
+            shards,
+            fields=common.source.fields,
+            layout=common.layout,
+            storage=common.storage,
+            known=files,
+        )
+        complete(fresh)
+        work.place_folder(fresh)
 
 
 def all_parts(encoded: Path) -> list[Part]:

@@ -4,8 +4,9 @@
     polyrank encode … --num-shards 4 --shard-index 1     on another
     polyrank index … --encoded DIR                       all parts to an index (see `assemble`)
 
-A part that is finished is skipped, one that was interrupted goes on where it was. Processes share
-nothing but the folder of the parts.
+What the command line calls shards, as other tools do, are parts here: the shards of an index are
+something else. A part that is finished is skipped; one that was interrupted resumes. Processes
+share nothing but the folder of the parts.
 """
 
 from __future__ import annotations
@@ -18,43 +19,41 @@ from typing import Literal, NamedTuple, get_args
 
 from polyrank.config import require_choice
 from polyrank.errors import DataError, UsageError
+from polyrank.jobs import Work, has_leftovers, tidy, working
 from polyrank.retrieval.bulk.parts import (
     BulkJob,
     Part,
     finished_parts,
     part_folder,
-    part_work,
+    part_job,
     read_part,
     require_same_job,
     write_part,
 )
 from polyrank.retrieval.bulk.survey import survey
 from polyrank.retrieval.source import Candidates
-from polyrank.retrieval.store.build import (
-    JOURNAL,
-    clear_away,
-    encode_shards,
-    flush,
-    remove_leftovers,
-    replaced,
-    resumable,
-)
-from polyrank.retrieval.store.columns import Kinds
-from polyrank.retrieval.store.journal import Journal
 from polyrank.retrieval.store.manifest import (
-    LOCK,
     MANIFEST,
     SHARDS,
     ShardLayout,
     Storage,
     file_records,
 )
+from polyrank.retrieval.store.metadata import FieldKinds
 from polyrank.retrieval.store.shard import Shard, require_unique_ids
-from polyrank.retrieval.store.writing import require_space, shard_record, write_texts
+from polyrank.retrieval.store.writing import (
+    encode_shards,
+    encoding_identity,
+    is_encoded_block,
+    remove_leftovers,
+    require_space,
+    shard_record,
+    write_texts,
+)
 from polyrank.retrieval.vector_model import VectorModel, require_vectors
-from polyrank.storage import exclusive, storage_errors, swap_folders
+from polyrank.storage import storage_errors
 
-State = Literal["encoded", "there", "busy"]
+PartState = Literal["encoded", "there", "busy"]
 """encoded: by this call. there: it was finished before. busy: another process encodes it."""
 
 
@@ -63,7 +62,7 @@ class EncodedPart(NamedTuple):
 
     part_index: int
     num_candidates: int
-    state: State
+    state: PartState
     folder: Path
 
 
@@ -81,7 +80,7 @@ def encode_part(
 
     Raises UsageError if the folder `output` has parts of another model, source, number or type of
     storage, or if another process encodes this part; DataError for bad candidates; ModelError;
-    StorageError if the disk is full. Interrupted, the same call goes on where it was.
+    StorageError if the disk is full. Interrupted, the same call resumes.
     """
     encoder = BulkEncoder(model, source, output, num_parts, storage=storage, layout=layout)
     part = encoder.encode(part_index)
@@ -127,6 +126,8 @@ class BulkEncoder:
             num_parts=num_parts,
             source=record,
         )
+        job = self.job
+        self._identity = encoding_identity(job.fingerprint, job.dimension, job.storage, job.layout)
         for index, part in finished_parts(self.output).items():
             require_same_job(part_folder(self.output, index), part.job, self.job)
 
@@ -143,50 +144,45 @@ class BulkEncoder:
                 f"Parts are counted from 0: give one from 0 to {self.job.num_parts - 1}.",
             )
         folder = part_folder(self.output, index)
-        work = part_work(self.output, index)
-        if not folder.exists() or work.exists() or replaced(folder):
+        job = part_job(self.output, index, self._identity)
+        if not folder.exists():
             with contextlib.ExitStack() as held:
                 try:
-                    held.enter_context(exclusive(work / LOCK, "busy", "wait"))
+                    work = held.enter_context(working(job, other="discard"))
                 except UsageError:
                     if not folder.exists():
-                        return self._became(index, "busy")
+                        return self._result(index, "busy")
                 else:
-                    if not folder.exists():
-                        self._write(index, work, folder)
-                        return self._became(index, "encoded")
-                    # another process has just finished it, or was killed when it had
-                    clear_away(work, folder)
+                    if not folder.exists():  # another process may just have finished it
+                        self._write(index, work)
+                        return self._result(index, "encoded")
+        if has_leftovers(job):  # of a process that was killed when it had finished
+            tidy(job)
         require_same_job(folder, read_part(folder).job, self.job)
-        return self._became(index, "there")
+        return self._result(index, "there")
 
-    def _became(self, index: int, state: State) -> EncodedPart:
+    def _result(self, index: int, state: PartState) -> EncodedPart:
         start, stop = self.job.rows_of(index)
         return EncodedPart(index, stop - start, state, part_folder(self.output, index))
 
-    def _write(self, index: int, work: Path, folder: Path) -> None:
-        job, fresh = self.job, work / "part"
-        with storage_errors(folder):
-            fresh.mkdir(parents=True, exist_ok=True)
-        details = job.of_blocks()
-        journal = Journal.open(work / JOURNAL, details)
-        with resumable(work, folder, journal):
-            shards = self._write_texts(index, fresh)
-            there = sum(file.stat().st_size for file in fresh.glob(f"{SHARDS}/*/vectors.*"))
-            rows = sum(shard.rows for shard in shards)
-            require_space(fresh, rows, job.storage, job.dimension, there=there)
-            encode_shards(self.model, shards, journal, details, job.storage)
-            remove_leftovers(shards, fresh, job.storage)
-            write_part(fresh, self._finished(index, fresh, shards))
-            flush(fresh)
-            with storage_errors(folder):
-                swap_folders(fresh, folder)
-        clear_away(work, folder)
+    def _write(self, index: int, work: Work) -> None:
+        job, fresh = self.job, work.folder / "part"
+        journal = work.journal(is_encoded_block)
+        with storage_errors(fresh):
+            fresh.mkdir(exist_ok=True)
+        shards = self._write_texts(index, fresh)
+        rows = sum(shard.rows for shard in shards)
+        require_space(fresh, rows, job.storage, job.dimension, shards=shards)
+        encode = self.model.encode_candidates
+        encode_shards(encode, shards, journal, job.layout, job.storage, job.dimension)
+        remove_leftovers(shards, fresh, job.storage)
+        write_part(fresh, self._finished(index, fresh, shards))
+        work.place_folder(fresh)
 
     def _write_texts(self, index: int, fresh: Path) -> list[Shard]:
         start, stop = self.job.rows_of(index)
         candidates = Candidates(self.source, start=start, stop=stop)
-        kinds = Kinds({}, candidates.blame)
+        kinds = FieldKinds({}, candidates.blame)
         shards = write_texts(candidates, fresh, self.job.layout, kinds) if start < stop else []
         if look_of(self.source) != self._seen:
             raise DataError(

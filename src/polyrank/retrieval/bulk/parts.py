@@ -1,4 +1,4 @@
-"""The parts of a job of bulk encoding: where they lie, and the manifest of each.
+"""The parts of a bulk encoding: where they lie, and the manifest of each.
 
     DIR/source.json               what was found in the file of candidates (see `survey`)
     DIR/part-00003/part.json      the manifest of the part 3, counted from 0
@@ -20,7 +20,7 @@ from typing import Any
 
 from polyrank._version import __version__
 from polyrank.errors import IndexFolderError, UsageError
-from polyrank.retrieval.store.journal import Job
+from polyrank.jobs import Job
 from polyrank.retrieval.store.manifest import (
     FileRecord,
     ShardLayout,
@@ -34,7 +34,7 @@ from polyrank.storage import storage_errors
 
 PART = "part.json"
 FORMAT = "polyrank-part"
-VERSION = 1
+VERSION = 2
 NAME = re.compile(r"part-(\d{5,})")
 
 
@@ -65,16 +65,6 @@ class BulkJob:
     layout: ShardLayout
     num_parts: int
     source: SourceRecord
-
-    def of_blocks(self) -> Job:
-        """What the vectors of a block depend on."""
-        return Job(
-            fingerprint=self.fingerprint,
-            dimension=self.dimension,
-            storage=self.storage,
-            shard_rows=self.layout.shard_rows,
-            block_rows=self.layout.block_rows,
-        )
 
     def rows_of(self, index: int) -> tuple[int, int]:
         """The places, from the first to before the last, of a part.
@@ -111,9 +101,10 @@ def part_folder(output: Path, index: int) -> Path:
     return output / f"part-{index:05d}"
 
 
-def part_work(output: Path, index: int) -> Path:
-    """Where a part is made before it takes its place."""
-    return output / f".part-{index:05d}.encoding"
+def part_job(output: Path, index: int, identity: Mapping[str, Any]) -> Job:
+    """The job that makes a part."""
+    folder = part_folder(output, index)
+    return Job(output=folder, doing="encoding", noun="encoding", identity=identity)
 
 
 def finished_parts(output: Path) -> dict[int, Part]:
@@ -155,7 +146,7 @@ def read_part(folder: Path) -> Part:
         raise IndexFolderError(f"{path} cannot be read: {error.strerror}.", remedy) from error
     except (KeyError, TypeError, ValueError, AttributeError, UsageError) as error:
         raise IndexFolderError(
-            f"{path} is no manifest of the part in {folder.name}: {error}.", remedy
+            f"{path} is not a manifest of the part in {folder.name}: {error}.", remedy
         ) from error
     return part
 

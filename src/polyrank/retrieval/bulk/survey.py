@@ -25,7 +25,7 @@ from polyrank.errors import DataError
 from polyrank.progress import bar
 from polyrank.retrieval.bulk.parts import SourceRecord
 from polyrank.retrieval.source import Candidates
-from polyrank.retrieval.store.columns import Kinds
+from polyrank.retrieval.store.metadata import FieldKinds
 from polyrank.retrieval.store.shard import HASH, HASHES_AT_ONCE, encoded, found_twice, hash_of
 from polyrank.storage import sha256_of, storage_errors, write_text
 
@@ -72,15 +72,15 @@ def look_through(path: Path, output: Path) -> SourceRecord:
     """Read all candidates of a file once."""
     if path.exists() and not path.is_dir() and not path.is_file():
         raise DataError(
-            "This is no ordinary file.", "It is read several times: write one.", path=path
+            "This is not an ordinary file.", "It is read several times: write one.", path=path
         )
     candidates = Candidates(path)
-    kinds = Kinds({}, candidates.blame)
+    kinds = FieldKinds({}, candidates.blame)
     rows = 0
     with temporary_folder(output) as folder, bar("Counting candidates") as advance:
         hashes = SortedHashes(folder)
         for candidate in candidates:
-            kinds.take(candidate)
+            kinds.check(candidate)
             encoded(candidate, candidate.text)
             if gives_ids(path):
                 hashes.add(hash_of(encoded(candidate, candidate.id)))

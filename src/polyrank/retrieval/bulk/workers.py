@@ -23,16 +23,16 @@ import torch
 
 from polyrank.errors import PolyrankError, UsageError
 from polyrank.progress import bar, reporting
-from polyrank.retrieval.bulk.encode import BulkEncoder, EncodedPart, State
+from polyrank.retrieval.bulk.encode import BulkEncoder, EncodedPart, PartState
 from polyrank.retrieval.bulk.survey import survey
-from polyrank.retrieval.store.build import ENCODING
 from polyrank.retrieval.store.manifest import ShardLayout, Storage
+from polyrank.retrieval.store.writing import ENCODING
 from polyrank.retrieval.vector_model import VectorModel
 
 Load = Callable[[], VectorModel]
 """Loads the model; it is called in the process that uses it, and must be a thing to pickle."""
 
-RANK: Mapping[State, int] = {"encoded": 0, "there": 1, "busy": 2}
+RANK: Mapping[PartState, int] = {"encoded": 0, "there": 1, "busy": 2}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -143,7 +143,7 @@ def messages(workers: Mapping[Connection, SpawnProcess]) -> Iterator[EncodedPart
                 if process.exitcode:
                     raise PolyrankError(
                         f"An encoding process ended with the exit code {process.exitcode}.",
-                        "Run the same again, which goes on where it was; with fewer processes if "
+                        "Run the same command again, which resumes; with fewer processes if "
                         "memory is short.",
                     ) from None
                 continue

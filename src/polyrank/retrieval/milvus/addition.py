@@ -27,7 +27,7 @@ from polyrank.retrieval.milvus.schema import (
     require_storable,
 )
 from polyrank.retrieval.source import Candidates
-from polyrank.retrieval.store.columns import Kinds
+from polyrank.retrieval.store.metadata import FieldKinds
 
 
 class Addition:
@@ -73,9 +73,9 @@ class Addition:
             self.places[candidate.id] = place
         old = self.old_rows([candidate.id for candidate in block])
         description = self.collection.description()
-        kinds = Kinds(description.kinds, self.blame)
+        kinds = FieldKinds(description.kinds, self.blame)
         for candidate in block:
-            kinds.take(candidate)
+            kinds.check(candidate)
         vectors = self.encode([candidate.text for candidate in block])
         rows, norm = encoded_rows(block, vectors, description.dimension)
         self.describe(description, description.widened(norm, kinds.known))

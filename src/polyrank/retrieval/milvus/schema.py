@@ -22,7 +22,7 @@ from polyrank.errors import IndexFolderError, ModelError, UsageError
 from polyrank.records import Candidate, Value
 from polyrank.retrieval.milvus.address import parse_numbers
 from polyrank.retrieval.milvus.expression import PREFIX
-from polyrank.retrieval.store.columns import Blame
+from polyrank.retrieval.store.metadata import Blame
 from polyrank.scoring.poly import Attention
 
 VERSION = 1

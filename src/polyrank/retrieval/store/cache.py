@@ -31,7 +31,7 @@ from polyrank.retrieval.store.shard import Shard, read_deleted
 from polyrank.retrieval.store.vectors import (
     DTYPES,
     STORAGES,
-    Rows,
+    StoredVectors,
     Vectors,
     has_scales,
     restored,
@@ -151,7 +151,7 @@ class CandidateCache:
         """The vectors of any rows, as float32: (n,) → (n, d)."""
         return restored(*self.stored(rows))
 
-    def stored(self, rows: NDArray[np.int64]) -> Rows:
+    def stored(self, rows: NDArray[np.int64]) -> StoredVectors:
         """The vectors of any rows, as they are stored: (n,) → (n, d)."""
         manifest = self.manifest
         vectors = torch.empty(len(rows), manifest.dimension, dtype=DTYPES[manifest.storage])
@@ -163,7 +163,7 @@ class CandidateCache:
             vectors[torch.from_numpy(places)] = found.vectors
             if scales is not None and found.scales is not None:
                 scales[torch.from_numpy(places)] = found.scales
-        return Rows(vectors, scales)
+        return StoredVectors(vectors, scales)
 
     def allowed(self, where: Filter) -> NDArray[np.bool_]:
         """Which rows pass a filter: (num_rows,); deleted ones do not.
@@ -174,7 +174,7 @@ class CandidateCache:
 
         def leaf(condition: Condition) -> NDArray[np.bool_]:
             nothing = np.zeros(0, np.bool_)
-            return np.concatenate([nothing, *(s.columns.passing(condition) for s in self.shards)])
+            return np.concatenate([nothing, *(s.metadata.passing(condition) for s in self.shards)])
 
         passing = evaluate(where, leaf)
         return passing if self.alive is None else passing & self.alive

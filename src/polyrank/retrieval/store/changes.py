@@ -20,7 +20,6 @@ from polyrank.progress import bar
 from polyrank.retrieval.engine import Encode
 from polyrank.retrieval.source import Candidates
 from polyrank.retrieval.store.cache import CandidateCache
-from polyrank.retrieval.store.columns import Kinds
 from polyrank.retrieval.store.commit import Change
 from polyrank.retrieval.store.manifest import (
     SEARCH,
@@ -30,15 +29,17 @@ from polyrank.retrieval.store.manifest import (
     of_shards,
     unbuilt,
 )
+from polyrank.retrieval.store.metadata import FieldKinds
 from polyrank.retrieval.store.shard import (
     Shard,
     common_ids,
+    deleted_name,
     require_unique_ids,
-    tombstone_name,
     write_deleted,
 )
-from polyrank.retrieval.store.vectors import Rows, vector_files, vector_writer
+from polyrank.retrieval.store.vectors import StoredVectors, vector_files, vector_writer
 from polyrank.retrieval.store.writing import (
+    ENCODING,
     encode_rows,
     require_space,
     shard_record,
@@ -59,7 +60,7 @@ def add(change: Change, candidates: Candidates, encode: Encode, *, replace: bool
     """
     manifest = change.manifest
     cache = CandidateCache(change.folder, manifest)
-    kinds = Kinds(manifest.fields, candidates.blame)
+    kinds = FieldKinds(manifest.fields, candidates.blame)
     first = change.next_shard
     shards = write_texts(candidates, change.folder, manifest.layout, kinds, first=first)
     if not shards:
@@ -68,10 +69,10 @@ def add(change: Change, candidates: Candidates, encode: Encode, *, replace: bool
     deleted = replaced_rows(cache, shards, candidates, replace=replace)
     total = sum(shard.rows for shard in shards)
     require_space(change.folder, total, manifest.storage, manifest.dimension)
-    with bar("Encoding candidates", total=total) as advance:
+    with bar(ENCODING, total=total) as advance:
         for shard in shards:
             write_vectors(shard, manifest, encoded_blocks(shard, manifest, encode), advance)
-    records, new = write_tombstones(change, cache, deleted)
+    records, new = write_deleted_rows(change, cache, deleted)
     records += [shard_record(change.folder, shard) for shard in shards]
     new += [shard.folder / name for shard in shards for name in files_of(shard, manifest)]
     change.commit(records, new, kinds.known, search=manifest.search)
@@ -126,19 +127,19 @@ def delete(change: Change, identifiers: Sequence[str]) -> int:
         mark(deleted, cache, *cache.place(row))
     if not deleted:
         return 0
-    records, new = write_tombstones(change, cache, deleted)
+    records, new = write_deleted_rows(change, cache, deleted)
     change.commit(records, new, change.manifest.fields, search=change.manifest.search)
     return len(seen)
 
 
-def write_tombstones(
+def write_deleted_rows(
     change: Change, cache: CandidateCache, deleted: Deleted
 ) -> tuple[list[ShardRecord], list[Path]]:
     """The records of the old shards with more rows deleted, and the files that say which."""
     records, new = list(change.manifest.shards), []
     for number, rows in deleted.items():
         record = records[number]
-        name = f"{record.folder}/{tombstone_name(change.generation)}"
+        name = f"{record.folder}/{deleted_name(change.generation)}"
         with storage_errors(change.folder):
             write_deleted(change.folder / name, rows)
         new.append(change.folder / name)
@@ -192,7 +193,7 @@ def rewrite(change: Change, first: int, *, search: Mapping[str, Any] | None) -> 
     rows = cache.live_rows(first)
     require_space(change.folder, len(rows), manifest.storage, manifest.dimension)
     copied = Candidates(cache.candidates(first))
-    kinds = Kinds({} if first == 0 else manifest.fields, copied.blame)
+    kinds = FieldKinds({} if first == 0 else manifest.fields, copied.blame)
     shards = write_texts(copied, change.folder, manifest.layout, kinds, first=change.next_shard)
     most = manifest.layout.shard_rows
     with bar("Copying candidates", total=len(rows)) as advance:
@@ -221,14 +222,14 @@ def restructure(change: Change, write: Callable[[Path], Mapping[str, Any]]) -> N
     change.commit(manifest.shards, new, manifest.fields, search=search)
 
 
-def encoded_blocks(shard: Shard, manifest: Manifest, encode: Encode) -> Iterator[Rows]:
+def encoded_blocks(shard: Shard, manifest: Manifest, encode: Encode) -> Iterator[StoredVectors]:
     """The vectors of a shard's texts, block by block."""
     for start in range(0, shard.rows, manifest.layout.block_rows):
         stop = min(start + manifest.layout.block_rows, shard.rows)
         yield encode_rows(encode, shard, start, stop, manifest.storage, manifest.dimension)
 
 
-def stored_blocks(cache: CandidateCache, rows: NDArray[np.int64]) -> Iterator[Rows]:
+def stored_blocks(cache: CandidateCache, rows: NDArray[np.int64]) -> Iterator[StoredVectors]:
     """The vectors of rows of the index, block by block."""
     size = cache.manifest.layout.block_rows
     for start in range(0, len(rows), size):
@@ -236,15 +237,19 @@ def stored_blocks(cache: CandidateCache, rows: NDArray[np.int64]) -> Iterator[Ro
 
 
 def write_vectors(
-    shard: Shard, manifest: Manifest, blocks: Iterable[Rows], advance: Callable[[int], None]
+    shard: Shard,
+    manifest: Manifest,
+    blocks: Iterable[StoredVectors],
+    advance: Callable[[int], None],
 ) -> None:
     """Write the vectors of a shard, block after block."""
-    with vector_writer(shard.folder, manifest.storage, manifest.dimension) as writer:
+    storage, dimension = manifest.storage, manifest.dimension
+    with vector_writer(shard.folder, storage, dimension, shard.rows) as writer:
         start = 0
-        for rows in blocks:
-            writer.write(start, rows.parts())
-            start += len(rows.vectors)
-            advance(len(rows.vectors))
+        for block in blocks:
+            writer.write(start, block.file_bytes())
+            start += len(block.vectors)
+            advance(len(block.vectors))
 
 
 def files_of(shard: Shard, manifest: Manifest) -> list[str]:

@@ -30,7 +30,7 @@ from polyrank.retrieval.store.manifest import (
     require_same_maker,
     write_manifest,
 )
-from polyrank.retrieval.store.shard import SUFFIX
+from polyrank.retrieval.store.shard import DELETED
 from polyrank.storage import exclusive, storage_errors, synchronise, synchronise_folder
 
 
@@ -100,7 +100,7 @@ def belongs(name: str, shards: Sequence[ShardRecord], search: Mapping[str, Any] 
     if path.parts[0] != SHARDS:
         return True
     owner = next((shard for shard in shards if shard.folder == path.parent.as_posix()), None)
-    return owner is not None and (path.suffix != SUFFIX or owner.deleted == name)
+    return owner is not None and (not path.name.startswith(DELETED) or owner.deleted == name)
 
 
 @contextlib.contextmanager
@@ -112,7 +112,7 @@ def changing(folder: Path, fingerprint: str) -> Iterator[Change]:
     """
     read_manifest(folder)
     problem = f"The index {folder} is being changed by another process."
-    with exclusive(folder / LOCK, problem, "Wait for it; searching goes on meanwhile."):
+    with exclusive(folder / LOCK, problem, "Wait for it; searching works meanwhile."):
         manifest = read_manifest(folder)
         require_same_maker(folder, manifest, fingerprint)
         remove_unnamed(folder, manifest.files)

@@ -17,6 +17,7 @@ from typing import Any, Literal
 
 from polyrank._version import __version__
 from polyrank.errors import IndexFolderError, UsageError
+from polyrank.jobs import Job
 from polyrank.progress import bar
 from polyrank.storage import sha256_of, storage_errors, synchronise, synchronise_folder
 
@@ -26,7 +27,7 @@ MODEL_FOLDER = "model"
 SHARDS = "shards"
 SEARCH = "search"
 FORMAT = "polyrank-index"
-VERSION = 2
+VERSION = 3
 Storage = Literal["float32", "bfloat16", "float16", "int8"]
 REBUILD = "Build the index again, or restore the folder from a copy."
 
@@ -48,25 +49,17 @@ class ShardLayout:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class FieldRecord:
-    """A metadata field of a shard: its kind there, and its number of distinct texts."""
-
-    kind: str
-    values: int = 0
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
 class ShardRecord:
     """A shard: its folder below the index, its rows, and how many of them are not deleted.
 
-    `fields` are its metadata columns, in the order of their files; `deleted` is the file that
-    says which rows are deleted, if any are.
+    `fields` are its metadata columns and their kinds there; `deleted` is the file that says which
+    rows are deleted, if any are.
     """
 
     folder: str
     rows: int
     live: int
-    fields: Mapping[str, FieldRecord] = field(default_factory=dict)
+    fields: Mapping[str, str] = field(default_factory=dict)
     deleted: str | None = None
 
 
@@ -193,8 +186,7 @@ def from_plain(plain: Mapping[str, Any]) -> Manifest:
 
 def shard_from_plain(plain: Mapping[str, Any]) -> ShardRecord:
     """A shard's record of what JSON holds."""
-    fields = {name: FieldRecord(**record) for name, record in plain["fields"].items()}
-    return ShardRecord(**{**plain, "fields": fields})
+    return ShardRecord(**plain)
 
 
 def require_version(folder: Path, plain: Mapping[str, Any]) -> None:
@@ -232,9 +224,9 @@ def read_plain(folder: Path) -> dict[str, Any]:
         if folder.is_file():
             found = "is a file"
         remedy = "Give the folder that `polyrank index` wrote."
-        if work_folder(folder).is_dir():
-            remedy = "It was being built and that was interrupted: build it again, which goes on."
-        raise IndexFolderError(f"{folder} is no index: it {found}.", remedy) from None
+        if build_job(folder, {}).work.is_dir():
+            remedy = "It was being built and that was interrupted: build it again, which resumes."
+        raise IndexFolderError(f"{folder} is not an index: it {found}.", remedy) from None
     except OSError as error:
         raise IndexFolderError(
             f"{path} cannot be read: {error.strerror}.", "Check its permissions."
@@ -245,15 +237,15 @@ def read_plain(folder: Path) -> dict[str, Any]:
         ) from error
     if not isinstance(plain, dict) or plain.get("format") != FORMAT:
         raise IndexFolderError(
-            f"{folder} is no index: its manifest.json is of another program.",
+            f"{folder} is not an index: its manifest.json is of another program.",
             "Give the folder that `polyrank index` wrote.",
         )
     return plain
 
 
-def work_folder(folder: Path) -> Path:
-    """Where an index is built before it takes its place."""
-    return folder.with_name(f".{folder.name}.building")
+def build_job(folder: Path, identity: Mapping[str, Any]) -> Job:
+    """The job that makes the index that is to stand at `folder`."""
+    return Job(output=folder, doing="building", noun="build", identity=identity)
 
 
 def of_model(files: Mapping[str, FileRecord]) -> dict[str, FileRecord]:
@@ -277,6 +269,11 @@ def leaves(name: str) -> bool:
     """Whether a name of the manifest points out of the index folder."""
     path = PurePosixPath(name)
     return path.is_absolute() or ".." in path.parts
+
+
+def damaged(path: Path, problem: str) -> IndexFolderError:
+    """The error of a file that does not hold what it must."""
+    return IndexFolderError(f"{path} is damaged: {problem}.", REBUILD)
 
 
 def file_records(folder: Path, files: Iterable[Path]) -> dict[str, FileRecord]:

@@ -1,12 +1,14 @@
 """A shard: a bounded number of candidates in one folder, memory-mapped.
 
-    ids.strings       a column of strings
-    texts.strings     a column of strings
-    lookup.hashes     the hashes of the ids, sorted (<u8 a row), then whose they are (<u4 a row)
-    field-N.*         the columns of the metadata (see `columns`)
+    candidates.arrow    a table of the ids and texts: `id`, `text`
+    metadata.arrow      a table of the metadata, one column per field, if there are any
+    id-hashes.npy       the hashes of the ids, sorted: (rows,), uint64
+    id-rows.npy         whose they are: (rows,), uint32
+    deleted-N.npy       which rows generation N and those before it have deleted: bits, the first
+                        row the lowest of a byte
 
-A shard is never changed once it is committed. Knows nothing of its vectors, of what is deleted,
-and of the other shards.
+A shard is never changed once it is committed; `deleted-N.npy` is written beside it. Knows nothing
+of its vectors.
 """
 
 from __future__ import annotations
@@ -18,23 +20,22 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from polyrank.errors import DataError, IndexFolderError
+from polyrank.errors import DataError
 from polyrank.records import Candidate
 from polyrank.retrieval.source import Candidates
-from polyrank.retrieval.store.columns import Columns, ColumnsWriter, column_files
-from polyrank.retrieval.store.manifest import REBUILD, FieldRecord, ShardRecord
-from polyrank.retrieval.store.strings import Strings, StringsWriter
-from polyrank.storage import write_all
+from polyrank.retrieval.store.arrays import map_array, write_array
+from polyrank.retrieval.store.manifest import ShardRecord, damaged
+from polyrank.retrieval.store.metadata import METADATA, Metadata, MetadataWriter
+from polyrank.tables import Table, TableWriter
 
-IDS = "ids.strings"
-TEXTS = "texts.strings"
-LOOKUP = "lookup.hashes"
-FILES = (IDS, TEXTS, LOOKUP)
+CANDIDATES = "candidates.arrow"
+HASHES = "id-hashes.npy"
+ROWS = "id-rows.npy"
+DELETED = "deleted-"
 
 HASH = np.dtype("<u8")
 ROW = np.dtype("<u4")
 HASHES_AT_ONCE = 1 << 22
-SUFFIX = ".bits"
 
 
 class ShardWriter:
@@ -43,9 +44,8 @@ class ShardWriter:
     def __init__(self, folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self._folder = folder
-        self._ids = StringsWriter(folder / IDS)
-        self._texts = StringsWriter(folder / TEXTS)
-        self._columns = ColumnsWriter(folder)
+        self._table = TableWriter(folder / CANDIDATES, {"id": "text", "text": "text"})
+        self._metadata = MetadataWriter(folder / METADATA)
         self._hashes: list[bytes] = []
 
     def __len__(self) -> int:
@@ -54,59 +54,54 @@ class ShardWriter:
     def extend(self, candidates: Sequence[Candidate]) -> None:
         """Append candidates. Raises DataError for a text that UTF-8 cannot hold."""
         ids = [encoded(candidate, candidate.id) for candidate in candidates]
-        self._texts.extend([encoded(candidate, candidate.text) for candidate in candidates])
-        self._ids.extend(ids)
-        self._columns.extend(candidates)
+        texts = [encoded(candidate, candidate.text) for candidate in candidates]
+        self._table.extend("id", ids)
+        self._table.extend("text", texts)
+        self._metadata.extend(candidates)
         self._hashes.extend(map(hash_of, ids))
 
     def finish(self) -> Shard:
         """Write what is still missing, close the files and open the shard."""
-        self._ids.finish()
-        self._texts.finish()
-        fields = self._columns.finish()
+        self._table.finish()
+        fields = self._metadata.finish()
         hashes = np.frombuffer(b"".join(self._hashes), dtype=HASH)
         order = np.argsort(hashes, kind="stable")
-        with open(self._folder / LOOKUP, "wb", buffering=0) as handle:
-            write_all(handle, hashes[order].tobytes())
-            write_all(handle, order.astype(ROW).tobytes())
+        write_array(self._folder / HASHES, hashes[order])
+        write_array(self._folder / ROWS, order.astype(ROW))
         return Shard(self._folder, len(self), fields)
 
     def close(self) -> None:
         """Close the files, finished or not."""
-        self._ids.close()
-        self._texts.close()
+        self._table.close()
 
 
 class Shard:
-    """A shard on the disk; opening it reads nothing but the columns' ends."""
+    """A shard on the disk; opening it reads no candidates."""
 
-    def __init__(self, folder: Path, rows: int, fields: Mapping[str, FieldRecord]) -> None:
+    def __init__(self, folder: Path, rows: int, fields: Mapping[str, str]) -> None:
         self.folder = folder
         self.rows = rows
         self.fields = fields
-        self.ids = Strings(folder / IDS, rows)
-        self.texts = Strings(folder / TEXTS, rows)
-        self.columns = Columns(folder, rows, fields)
-        table = np.memmap(folder / LOOKUP, dtype=np.uint8, mode="r")
-        if table.size != rows * (HASH.itemsize + ROW.itemsize):
-            raise IndexFolderError(
-                f"{folder / LOOKUP} has {table.size} bytes, which do not fit {rows} rows.", REBUILD
-            )
-        split = rows * HASH.itemsize
-        self.hashes: NDArray[np.uint64] = np.asarray(table[:split].view(HASH))
-        self._hashed_rows: NDArray[np.uint32] = np.asarray(table[split:].view(ROW))
+        table = Table(folder / CANDIDATES, damaged)
+        if len(table) != rows:
+            raise table.fault(f"it has {len(table)} rows instead of {rows}")
+        self.ids = table.texts("id")
+        self.texts = table.texts("text")
+        self.metadata = Metadata(folder, rows, fields)
+        self.hashes: NDArray[np.uint64] = map_array(folder / HASHES, HASH, (rows,))
+        self._hashed_rows: NDArray[np.uint32] = map_array(folder / ROWS, ROW, (rows,))
 
     @property
     def files(self) -> list[str]:
         """The names of its files, those of its vectors left out."""
-        return [*FILES, *column_files(self.fields)]
+        return [CANDIDATES, HASHES, ROWS, *([METADATA] if self.fields else [])]
 
     def between(self, start: int, stop: int) -> list[Candidate]:
         """The candidates of the rows from `start` to before `stop`."""
         columns = (
             self.ids.between(start, stop),
             self.texts.between(start, stop),
-            self.columns.metadata(start, stop),
+            self.metadata.between(start, stop),
         )
         return [Candidate(*parts) for parts in zip(*columns, strict=True)]
 
@@ -164,13 +159,16 @@ def require_unique_ids(shards: Sequence[Shard], candidates: Candidates) -> None:
 
 
 def found_twice(tables: Sequence[NDArray[np.uint64]]) -> Iterator[int]:
-    """The hashes that are found twice in sorted tables of any size."""
-    parts = sum(map(len, tables)) // HASHES_AT_ONCE + 1
-    edges = np.array([part * 2**64 // parts for part in range(1, parts)], dtype=HASH)
+    """The hashes that are found twice in sorted tables of any size.
+
+    The tables are compared range by range, so that memory stays bounded.
+    """
+    count = sum(map(len, tables)) // HASHES_AT_ONCE + 1
+    edges = np.array([number * 2**64 // count for number in range(1, count)], dtype=HASH)
     bounds = [[0, *np.searchsorted(t, edges).tolist(), len(t)] for t in tables]
-    for part in range(parts):
+    for number in range(count):
         ranges = zip(tables, bounds, strict=True)
-        pieces = [table[b[part] : b[part + 1]] for table, b in ranges]
+        pieces = [table[b[number] : b[number + 1]] for table, b in ranges]
         merged = np.sort(np.concatenate([np.zeros(0, HASH), *pieces]))
         yield from np.unique(merged[1:][merged[1:] == merged[:-1]]).tolist()
 
@@ -187,15 +185,14 @@ def common_ids(old: Shard, new: Shard) -> Iterator[tuple[int, int]]:
                     yield mine[new.ids[row]], row
 
 
-def tombstone_name(generation: int) -> str:
-    """The name of the file that a generation writes."""
-    return f"deleted-{generation}{SUFFIX}"
+def deleted_name(generation: int) -> str:
+    """The name of the file of deleted rows that a generation writes."""
+    return f"{DELETED}{generation}.npy"
 
 
 def write_deleted(path: Path, deleted: NDArray[np.bool_]) -> None:
     """Write which rows are deleted: (rows,)."""
-    with open(path, "wb", buffering=0) as handle:
-        write_all(handle, np.packbits(deleted, bitorder="little").tobytes())
+    write_array(path, np.packbits(deleted, bitorder="little"))
 
 
 def read_deleted(folder: Path, record: ShardRecord) -> NDArray[np.bool_]:
@@ -203,9 +200,8 @@ def read_deleted(folder: Path, record: ShardRecord) -> NDArray[np.bool_]:
     if record.deleted is None:
         return np.zeros(record.rows, np.bool_)
     path = folder / record.deleted
-    bits = np.fromfile(path, dtype=np.uint8)
-    if len(bits) == -(-record.rows // 8):
-        deleted = np.unpackbits(bits, count=record.rows, bitorder="little").astype(np.bool_)
-        if int(deleted.sum()) == record.rows - record.live:
-            return deleted
-    raise IndexFolderError(f"{path} is damaged: it does not fit its shard.", REBUILD)
+    bits = map_array(path, np.uint8, (-(-record.rows // 8),))
+    deleted = np.unpackbits(bits, count=record.rows, bitorder="little").astype(np.bool_)
+    if int(deleted.sum()) != record.rows - record.live:
+        raise damaged(path, f"it does not mark {record.rows - record.live} rows")
+    return deleted

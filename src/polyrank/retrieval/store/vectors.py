@@ -1,10 +1,10 @@
 """The vectors of a shard in one of four types, written in blocks and mapped where they lie.
 
-    vectors.TYPE      rows x d, row by row, little-endian
-    sketch.int8       with types but int8: the same in 8 bits, which exact search reads first
-    scales.float32    what each row in 8 bits is multiplied with
-    norms.float32     the norm of that product
-    errors.float32    with types but int8: the norm of what the vector has beyond it
+    vectors.npy    (rows, d); bfloat16, which numpy lacks, as uint16
+    sketch.npy     (rows, d), int8, with types other than int8: what exact search reads first
+    scales.npy     (rows,), float32: what each row in 8 bits is multiplied by
+    norms.npy      (rows,), float32: the norm of that product
+    errors.npy     (rows,), float32, with types other than int8: the norm of what it leaves out
 
 A score is computed from what is stored, converted to float32. Knows nothing of candidates.
 """
@@ -12,42 +12,43 @@ A score is computed from what is stored, converted to float32. Knows nothing of 
 from __future__ import annotations
 
 import contextlib
+import io
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, get_args
+from typing import NamedTuple, get_args
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 from torch import Tensor
 
-from polyrank.errors import IndexFolderError
-from polyrank.retrieval.store.manifest import REBUILD, Storage
+from polyrank.retrieval.store.arrays import array_header, map_array
+from polyrank.retrieval.store.manifest import Storage
 from polyrank.scoring.screen import ScreenRows, quantised
 from polyrank.storage import storage_errors, write_all
 
 STORAGES: tuple[Storage, ...] = get_args(Storage)
 
 DTYPES: dict[str, torch.dtype] = {name: getattr(torch, name) for name in STORAGES}
-MAPPED = {"float32": "<f4", "bfloat16": "<i2", "float16": "<f2", "int8": "i1"}
-"""What numpy maps them as; it has no bfloat16."""
+NUMPY_DTYPES = {"float32": "<f4", "bfloat16": "<u2", "float16": "<f2", "int8": "|i1"}
+SINGLE = "<f4"
 
-SCALE = np.dtype("<f4")
-SCALES = "scales.float32"
-SKETCH = "sketch.int8"
-NORMS = "norms.float32"
-ERRORS = "errors.float32"
+VECTORS = "vectors.npy"
+SKETCH = "sketch.npy"
+SCALES = "scales.npy"
+NORMS = "norms.npy"
+ERRORS = "errors.npy"
 
 
-class Rows(NamedTuple):
+class StoredVectors(NamedTuple):
     """Vectors as they are stored: (n, d), and with int8 a scale for each, (n,)."""
 
     vectors: Tensor
     scales: Tensor | None
 
-    def parts(self) -> list[bytes]:
-        """The bytes for each file of a shard."""
+    def file_bytes(self) -> list[bytes]:
+        """What they are in each file of a shard."""
         if self.scales is None:
             sketch = quantised(self.vectors)
             assert sketch.scales is not None
@@ -58,12 +59,12 @@ class Rows(NamedTuple):
         return [tensor.contiguous().view(torch.uint8).numpy().tobytes() for tensor in tensors]
 
 
-def rounded(vectors: Tensor, storage: Storage) -> Rows:
+def rounded(vectors: Tensor, storage: Storage) -> StoredVectors:
     """Vectors (n, d), float32, in a type of storage; infinite where the type is too small."""
     if not has_scales(storage):
-        return Rows(vectors.to(DTYPES[storage]), None)
+        return StoredVectors(vectors.to(DTYPES[storage]), None)
     sketch = quantised(vectors)
-    return Rows(sketch.values, sketch.scales)
+    return StoredVectors(sketch.values, sketch.scales)
 
 
 def restored(vectors: Tensor, scales: Tensor | None) -> Tensor:
@@ -79,21 +80,34 @@ def has_scales(storage: str) -> bool:
 
 def vector_files(storage: str) -> list[str]:
     """The names of the files of a shard's vectors."""
-    own = f"vectors.{storage}"
-    return [own, SCALES, NORMS] if has_scales(storage) else [own, SKETCH, SCALES, NORMS, ERRORS]
+    if has_scales(storage):
+        return [VECTORS, SCALES, NORMS]
+    return [VECTORS, SKETCH, SCALES, NORMS, ERRORS]
 
 
-def row_bytes(storage: str, dimension: int) -> list[int]:
-    """The bytes of a row in each of the files."""
-    own, single = np.dtype(MAPPED[storage]).itemsize * dimension, SCALE.itemsize
-    return [own, single, single] if has_scales(storage) else [own, dimension, *[single] * 3]
+def row_types(storage: str, dimension: int) -> list[tuple[DTypeLike, tuple[int, ...]]]:
+    """The type and shape of a row in each of the files."""
+    vector: tuple[DTypeLike, tuple[int, ...]] = NUMPY_DTYPES[storage], (dimension,)
+    if has_scales(storage):
+        return [vector, (SINGLE, ()), (SINGLE, ())]
+    return [vector, ("|i1", (dimension,)), (SINGLE, ()), (SINGLE, ()), (SINGLE, ())]
+
+
+def row_bytes(storage: str, dimension: int) -> int:
+    """The bytes of a row in all of the files."""
+    types = row_types(storage, dimension)
+    return sum(np.dtype(dtype).itemsize * int(np.prod(shape)) for dtype, shape in types)
 
 
 class VectorWriter:
-    """Writes the vectors of a shard, or goes on with those that lie there."""
+    """Writes the vectors of a shard block by block, beside those of an interrupted run."""
 
-    def __init__(self, folder: Path, storage: Storage, dimension: int) -> None:
+    def __init__(self, folder: Path, storage: Storage, dimension: int, rows: int) -> None:
         self._folder = folder
+        self._rows = rows
+        types = row_types(storage, dimension)
+        self._sizes = [np.dtype(d).itemsize * int(np.prod(shape)) for d, shape in types]
+        self._headers = [array_header(dtype, (rows, *shape)) for dtype, shape in types]
         with storage_errors(folder):
             self._handles = [
                 open(  # noqa: SIM115 - `close` closes it
@@ -101,22 +115,21 @@ class VectorWriter:
                 )
                 for name in vector_files(storage)
             ]
-        self._sizes = row_bytes(storage, dimension)
 
     def read(self, start: int, stop: int) -> list[bytes]:
         """What lies in some rows, for each file."""
         found = []
-        for handle, size in zip(self._handles, self._sizes, strict=True):
-            handle.seek(start * size)
+        for handle, place, size in self._places(start):
+            handle.seek(place)
             found.append(handle.read((stop - start) * size))
         return found
 
-    def write(self, start: int, parts: list[bytes]) -> None:
+    def write(self, start: int, blocks: Sequence[bytes]) -> None:
         """Put rows in their place. Raises StorageError."""
         with storage_errors(self._folder):
-            for handle, size, data in zip(self._handles, self._sizes, parts, strict=True):
-                handle.seek(start * size)
-                write_all(handle, data)
+            for (handle, place, _), block in zip(self._places(start), blocks, strict=True):
+                handle.seek(place)
+                write_all(handle, block)
 
     def synchronise(self) -> None:
         """Ask the system to put what was written on the disk itself. Raises StorageError."""
@@ -124,67 +137,63 @@ class VectorWriter:
             for handle in self._handles:
                 os.fsync(handle.fileno())
 
-    def finish(self, rows: int) -> None:
-        """Cut off what lies behind the last row. Raises StorageError."""
+    def finish(self) -> None:
+        """Write the headers and cut off what lies behind the last row. Raises StorageError."""
         with storage_errors(self._folder):
-            for handle, size in zip(self._handles, self._sizes, strict=True):
-                handle.truncate(rows * size)
+            for (handle, end, _), header in zip(
+                self._places(self._rows), self._headers, strict=True
+            ):
+                handle.seek(0)
+                write_all(handle, header)
+                handle.truncate(end)
 
     def close(self) -> None:
         """Close the files."""
         for handle in self._handles:
             handle.close()
 
+    def _places(self, row: int) -> Iterator[tuple[io.FileIO, int, int]]:
+        """Of each file, where a row begins, and its size."""
+        for handle, header, size in zip(self._handles, self._headers, self._sizes, strict=True):
+            yield handle, len(header) + row * size, size
+
 
 @contextlib.contextmanager
-def vector_writer(folder: Path, storage: Storage, dimension: int) -> Iterator[VectorWriter]:
-    """A writer that is closed in the end."""
-    writer = VectorWriter(folder, storage, dimension)
+def vector_writer(
+    folder: Path, storage: Storage, dimension: int, rows: int
+) -> Iterator[VectorWriter]:
+    """A writer that is finished unless there is an error, and closed in the end."""
+    writer = VectorWriter(folder, storage, dimension, rows)
     try:
         yield writer
+        writer.finish()
     finally:
         writer.close()
 
 
 class Vectors:
-    """The vectors of a shard, mapped and not read.
-
-    Copy-on-write, though nobody writes: torch warns of tensors over read-only memory.
-    """
+    """The vectors of a shard, mapped and not read."""
 
     def __init__(self, folder: Path, storage: Storage, rows: int, dimension: int) -> None:
-        names = vector_files(storage)
-        for name, size in zip(names, row_bytes(storage, dimension), strict=True):
-            found = (folder / name).stat().st_size
-            if found != rows * size:
-                raise IndexFolderError(
-                    f"{folder / name} has {found} bytes instead of {rows * size}.", REBUILD
-                )
-        shape = (rows, dimension)
-        stored = mapped(folder / names[0], np.dtype(MAPPED[storage]), *shape)
-        self.components = stored.view(DTYPES[storage])
-        self.sketch_scales = mapped(folder / SCALES, SCALE, rows)
-        self.scales: Tensor | None = None
-        self.errors: Tensor | None = None
-        if has_scales(storage):
-            self.scales, self.sketch = self.sketch_scales, self.components
-        else:
-            self.sketch = mapped(folder / SKETCH, np.dtype("i1"), *shape)
-            self.errors = mapped(folder / ERRORS, SCALE, rows)
-        self.norms = mapped(folder / NORMS, SCALE, rows)
+        names, types = vector_files(storage), row_types(storage, dimension)
+        mapped = {
+            name: torch.from_numpy(map_array(folder / name, dtype, (rows, *shape)))
+            for name, (dtype, shape) in zip(names, types, strict=True)
+        }
+        self.components = mapped[VECTORS].view(DTYPES[storage])
+        self.sketch_scales, self.norms = mapped[SCALES], mapped[NORMS]
+        self.sketch = mapped.get(SKETCH, self.components)
+        self.errors = mapped.get(ERRORS)
+        self.scales = self.sketch_scales if has_scales(storage) else None
 
     def __len__(self) -> int:
         return len(self.components)
 
-    def rows(self, start: int, stop: int) -> Rows:
-        """Some rows, not copied."""
-        return Rows(self.components[start:stop], self.scales_of(start, stop))
-
-    def gather(self, rows: NDArray[np.int64]) -> Rows:
+    def gather(self, rows: NDArray[np.int64]) -> StoredVectors:
         """Any rows, copied: (n,) → (n, d)."""
         places = torch.from_numpy(rows)
         scales = None if self.scales is None else self.scales[places]
-        return Rows(self.components[places], scales)
+        return StoredVectors(self.components[places], scales)
 
     def screened(self, start: int, stop: int, *, sketches: bool) -> ScreenRows:
         """Some rows for a screen, as sketches or as they are stored; not copied."""
@@ -194,13 +203,5 @@ class Vectors:
             scales = self.sketch_scales[start:stop]
             return ScreenRows(self.sketch[start:stop], scales, norms, errors)
         norms = norms if errors is None else norms + errors
-        return ScreenRows(self.components[start:stop], self.scales_of(start, stop), norms)
-
-    def scales_of(self, start: int, stop: int) -> Tensor | None:
-        """The scales of some rows, where the type of storage has them."""
-        return None if self.scales is None else self.scales[start:stop]
-
-
-def mapped(path: Path, dtype: np.dtype[Any], *shape: int) -> Tensor:
-    """A file as a tensor, not read."""
-    return torch.from_numpy(np.asarray(np.memmap(path, dtype=dtype, mode="c", shape=shape)))
+        own_scales = None if self.scales is None else self.scales[start:stop]
+        return ScreenRows(self.components[start:stop], own_scales, norms)
