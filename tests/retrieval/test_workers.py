@@ -50,7 +50,7 @@ def slow(folder):
 def test_a_killed_process_is_an_error_and_the_next_run_goes_on(tmp_path):
     source, parts = write(tmp_path / "candidates.jsonl"), tmp_path / "parts"
     load = partial(dying, tmp_path)
-    with pytest.raises(PolyrankError, match=r"exit code -9\. Run the same again"):
+    with pytest.raises(PolyrankError, match=r"exit code -9\. Run the same command again"):
         list(encode_in_processes(load, source, parts, 3, 2, layout=SMALL))
     assert multiprocessing.active_children() == []
 
