@@ -42,12 +42,12 @@ from polyrank import BiEncoder
 from polyrank.cli.main import commands, run
 from polyrank.data.loading import load_records
 from polyrank.models.source import default_base
-from polyrank.pretraining.building import open_tables
 from polyrank.pretraining.corpus.store import Corpus
 from polyrank.pretraining.pairs import Pair
 from polyrank.pretraining.registry import make_task
+from polyrank.pretraining.split import TablesSettings
 from polyrank.pretraining.statistics import second_text
-from polyrank.pretraining.tables import TablesSettings
+from polyrank.pretraining.tables import open_tables
 from polyrank.progress import quieten_libraries
 from polyrank.records import Candidate, Example
 from polyrank.retrieval.bm25.index import BM25Index

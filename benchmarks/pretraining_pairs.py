@@ -14,13 +14,12 @@ import time
 from pathlib import Path
 from typing import Any
 
-from polyrank.pretraining.building import open_tables
 from polyrank.pretraining.corpus.store import Corpus
 from polyrank.pretraining.mixture import Mixture
 from polyrank.pretraining.registry import TASKS, TaskSettings, make_task
 from polyrank.pretraining.rng import Permutation
 from polyrank.pretraining.statistics import statistics, statistics_lines
-from polyrank.pretraining.tables import CorpusTables
+from polyrank.pretraining.tables import CorpusTables, open_tables
 from polyrank.pretraining.task import PretrainingTask
 from polyrank.pretraining.tasks.wlp import WlpSettings
 

@@ -6,10 +6,10 @@ import pytest
 from tiny_corpora import article, paragraph, random_articles, random_conversations, tables_of
 
 from polyrank.errors import DataError, UsageError
-from polyrank.pretraining.building import build_tables, open_tables
-from polyrank.pretraining.columns import Texts, Writer, numbers
 from polyrank.pretraining.corpus.convert import convert
-from polyrank.pretraining.tables import CorpusTables, TablesSettings
+from polyrank.pretraining.split import TablesSettings
+from polyrank.pretraining.table_files import OneBlockTable, Spool
+from polyrank.pretraining.tables import CorpusTables, build_tables, open_tables
 from polyrank.records import Article, Conversation, Section, Turn
 
 
@@ -42,11 +42,11 @@ def test_passages_sentences_and_titles_come_back(tmp_path):
         for one in section.paragraphs
         for start, stop in one.sentences
     ]
-    assert [side.sentence(number) for number in range(len(side.sentence_starts))] == expected
+    assert [side.sentence(number) for number in range(len(side.starts))] == expected
     for passage in range(len(side.passages)):
         text = side.passages[passage]
         for number, (start, stop) in enumerate(side.spans(passage)):
-            sentence = side.passage_sentences[passage] + number
+            sentence = side.sentences_start[passage] + number
             assert text[start:stop] == side.sentence(sentence)
             assert side.passage_of(sentence) == passage
 
@@ -99,7 +99,7 @@ def test_sides_know_nothing_of_each_other(tmp_path):
     counts = tables.counts["held_out"]
     assert counts["articles"] == len(held_out.titles)
     assert counts["links"] == len(held_out.links)
-    assert counts["sentences"] == len(held_out.sentence_starts)
+    assert counts["sentences"] == len(held_out.starts)
 
 
 def test_listed_ids_are_held_out_and_must_be_there(tmp_path):
@@ -128,7 +128,7 @@ def test_a_first_section_with_a_heading_is_no_lead(tmp_path):
     section = Section("History", 2, (paragraph("It began in the year 1900."),))
     side = tables_of([Article("a", "A", (section,))], tmp_path).articles("train")
     assert len(side.leads) == 0
-    assert list(side.rest(0)) == [0]
+    assert list(side.rest_of(0)) == [0]
 
 
 def test_turns_of_one_speaker_are_merged_if_asked(tmp_path):
@@ -150,8 +150,8 @@ def test_turns_of_one_speaker_are_merged_if_asked(tmp_path):
         "y",
     ]
     assert list(apart.replies) == [1, 2, 3, 4]
-    assert apart.before(3, 2) == ("Is it on?", "Yes.")
-    assert apart.before(1, 5) == ("Hi.",)
+    assert apart.turns_before(3, 2) == ("Is it on?", "Yes.")
+    assert apart.turns_before(1, 5) == ("Hi.",)
 
 
 def test_conversations_begin_where_they_should(tmp_path):
@@ -234,19 +234,19 @@ def test_no_tables_are_told(tmp_path):
     with pytest.raises(DataError, match="version"):
         CorpusTables(tmp_path)
     tables = tables_of(random_articles(3), tmp_path)
-    (tables.path / "train" / "ict.u64").unlink()
-    with pytest.raises(DataError, match=r"ict\.u64"):
+    (tables.path / "train" / "ict.arrow").unlink()
+    with pytest.raises(DataError, match=r"ict\.arrow"):
         CorpusTables(tables.path).articles("train")
 
 
 def test_what_is_read_is_mapped_and_not_the_rest(tmp_path):
-    with Writer(tmp_path) as writer:
-        writer.declare_texts("long")
-        for number in range(200):
-            writer.append_text("long", f"{number} " + "x" * 100_000)
-    file = tmp_path / "long.utf8"
+    spool = Spool(tmp_path, "long", {"text": "text"})
+    for number in range(200):
+        spool["text"].append(f"{number} " + "x" * 100_000)
+    file = tmp_path / "long.arrow"
+    spool.write(file)
     assert file.stat().st_size > 19e6
-    texts = Texts(tmp_path, "long")
+    texts = OneBlockTable(tmp_path, "long").text_sequence("text")
     assert texts[100].startswith("100 x")
     assert texts[199].startswith("199 x")
     try:
@@ -256,9 +256,14 @@ def test_what_is_read_is_mapped_and_not_the_rest(tmp_path):
 
 
 def test_columns_longer_than_a_block(tmp_path):
-    with Writer(tmp_path) as writer:
-        writer.declare("n.u32", "empty.u64")
-        for start in range(0, 200_000, 50):
-            writer.append("n.u32", range(start, start + 50))
-    assert list(numbers(tmp_path, "n.u32")) == list(range(200_000))
-    assert len(numbers(tmp_path, "empty.u64")) == 0
+    spool = Spool(tmp_path, "n", {"short": "uint32", "long": "uint64"})
+    for start in range(0, 200_000, 50):
+        spool["short"].extend(range(start, start + 50))
+        spool["long"].extend(range(start << 32, (start + 50) << 32, 1 << 32))
+    spool.write(tmp_path / "n.arrow")
+    table = OneBlockTable(tmp_path, "n")
+    assert list(table.sequence("short")) == list(range(200_000))
+    assert list(table.sequence("long")) == [number << 32 for number in range(200_000)]
+    Spool(tmp_path, "empty", {"n": "uint64", "text": "text"}).write(tmp_path / "empty.arrow")
+    empty = OneBlockTable(tmp_path, "empty")
+    assert len(empty.sequence("n")) == len(empty.text_sequence("text")) == 0

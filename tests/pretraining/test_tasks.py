@@ -132,8 +132,8 @@ def test_bfs_goes_from_each_lead_sentence_to_the_rest_of_the_article(articles):
     for pair in pairs:
         assert not side.is_lead(pair.passage)
         assert pair.second == side.passages[pair.passage]
-        own = side.passage_article[pair.passage]
-        leads = range(side.article_passages[own], side.article_rest[own])
+        own = side.article[pair.passage]
+        leads = range(side.passages_start[own], side.rest_start[own])
         assert any(pair.first in side.passages[lead] for lead in leads)
         assert pair.second_title == side.titles[own]
         assert pair.wanted == {rest_key(own)}
@@ -146,15 +146,15 @@ def test_wlp_goes_from_a_lead_sentence_to_a_page_that_links_there(articles, any_
     task = Wlp(articles, "train", 1, WlpSettings(any_passage=any_passage))
     seen = Counter()
     for pair in one_pass(task):
-        page = side.passage_article[pair.passage]
-        own = range(side.article_passages[page], side.article_passages[page + 1])
+        page = side.article[pair.passage]
+        own = side.passages_of(page)
         passages = own if any_passage else [pair.passage]
         linked = {target for passage in passages for target in side.links_of(passage)}
         (target,) = (key >> 2 for key in pair.wanted)
         assert pair.wanted == {link_key(target)} <= pair.answers
         assert target in linked
         assert target != page
-        leads = range(side.article_passages[target], side.article_rest[target])
+        leads = range(side.passages_start[target], side.rest_start[target])
         assert any(pair.first in side.passages[lead] for lead in leads)
         assert pair.second_title == side.titles[page] != side.titles[target]
         assert pair.second == side.passages[pair.passage]
@@ -231,7 +231,7 @@ def test_next_sentence_shows_segments_of_one_passage_or_of_two_articles(articles
         joined = f"{pair.first} {pair.second}"
         assert (joined in side.passages[first]) == (pair.label == 1)
         if pair.label == 0:
-            assert side.passage_article[first] != side.passage_article[second]
+            assert side.article[first] != side.article[second]
             starts.append(pair.second)
         assert bool(pair.wanted & pair.answers) == (pair.label == 1)
         for text in (pair.first, pair.second):
@@ -245,11 +245,11 @@ def test_next_sentence_shows_segments_of_one_passage_or_of_two_articles(articles
 def test_next_utterance_shows_the_turns_before_and_the_next_or_a_reply_of_another(conversations):
     side = conversations.conversations("train")
     task = NextUtterance(conversations, "train", 2, NextUtteranceSettings(context_turns=3))
-    openings = {side.turns[start] for start in side.conversation_turns[:-1]}
+    openings = {side.turns[start] for start in side.turns_start}
     labels = Counter()
     for item, pair in enumerate(one_pass(task) + one_pass(task, 1)):
         turn = side.replies[item % len(task)]
-        start = side.conversation_turns[side.conversation_of(turn)]
+        start = side.turns_start[side.conversation_of(turn)]
         assert len(pair.first) == min(3, turn - start)
         assert list(pair.first) == [side.turns[n] for n in range(turn - len(pair.first), turn)]
         assert (pair.second == side.turns[turn]) == (pair.label == 1)

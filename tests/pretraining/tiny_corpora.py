@@ -3,8 +3,8 @@
 import random
 
 from polyrank.data.sentences import sentence_spans
-from polyrank.pretraining.building import build_tables
-from polyrank.pretraining.tables import TablesSettings
+from polyrank.pretraining.split import TablesSettings
+from polyrank.pretraining.tables import build_tables
 from polyrank.records import (
     Article,
     Conversation,

@@ -24,7 +24,7 @@ from polyrank.config import require
 from polyrank.errors import UsageError
 from polyrank.models.config import BiEncoderConfig, NewEncoderConfig
 from polyrank.pretraining.registry import TaskSettings, joins
-from polyrank.pretraining.tables import TablesSettings
+from polyrank.pretraining.split import TablesSettings
 from polyrank.tokens.masking_config import MaskingConfig
 from polyrank.training import processes
 from polyrank.training.config import TrainingConfig

@@ -1,4 +1,7 @@
-"""Which documents are held out, by their ids alone: nothing of them is ever trained on."""
+"""How a corpus is divided: which documents are held out, and what a passage is.
+
+A document is held out by its id alone; nothing of it is ever trained on.
+"""
 
 from __future__ import annotations
 
@@ -16,24 +19,32 @@ SPLITS: tuple[SplitName, ...] = ("train", "held_out")
 
 
 @dataclass(frozen=True, kw_only=True)
-class SplitSettings:
-    """What is held out. Raises UsageError for a share that is none."""
+class TablesSettings:
+    """How a corpus is divided. Raises UsageError for a value out of its range."""
 
     held_out: float = 0.02
     """The share of articles or conversations that is held out, from 0 to below 1."""
     held_out_ids: tuple[str, ...] = ()
     """The ids of those that are held out; if there are any, the share does not count."""
     split_seed: int = 0
-    """Another number holds out others."""
+    """Another number holds out other documents."""
+    passage_words: int = 200
+    """The words of a passage: paragraphs of a section are merged up to it, longer ones cut."""
+    min_query_words: int = 4
+    """Shorter sentences stay in their passages, but are not queries."""
+    merge_speaker: bool = True
+    """Whether neighbouring turns of one speaker are one turn."""
 
     def __post_init__(self) -> None:
         require(0 <= self.held_out < 1, "held_out", "from 0 to below 1", self.held_out)
+        require(self.passage_words >= 1, "passage_words", "at least 1", self.passage_words)
+        require(self.min_query_words >= 1, "min_query_words", "at least 1", self.min_query_words)
 
 
 class Split:
     """Says for each id on which side it is; the same on every machine and in any order."""
 
-    def __init__(self, settings: SplitSettings) -> None:
+    def __init__(self, settings: TablesSettings) -> None:
         self._ids = frozenset(settings.held_out_ids)
         self._below = int(settings.held_out * 2**64)
         self._salt = b"%d\0" % settings.split_seed

@@ -1,158 +1,55 @@
 """The tables that tasks draw from: passages, sentences, links and turns of a corpus, by number.
 
-    FOLDER/tables.json           corpus, settings, counts
-    FOLDER/train, FOLDER/held_out   columns; each side has numbers of its own and links to itself
+    FOLDER/tables.json                 corpus, settings, counts
+    FOLDER/train, FOLDER/held_out      Arrow files; each side has numbers of its own
 
-All of it is mapped. Nothing of one side can be reached from the other. `building.py` writes them.
+All of it is mapped. Nothing of one side can be reached from the other. Tables are built in one pass
+over the documents, with memory that does not grow with them, beside their place, and renamed into
+it.
 """
 
 from __future__ import annotations
 
 import json
-from bisect import bisect_right
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Protocol
 
-from polyrank.config import require
-from polyrank.errors import DataError
-from polyrank.pretraining.columns import Numbers, Texts, numbers
-from polyrank.pretraining.pairs import link_key, passage_key, rest_key
-from polyrank.pretraining.split import SplitName, SplitSettings
+from polyrank.config import to_mapping
+from polyrank.errors import DataError, UsageError
+from polyrank.jobs import digest_of
+from polyrank.pretraining.article_tables import ArticleBuilder, ArticleTables
+from polyrank.pretraining.conversation_tables import ConversationBuilder, ConversationTables
+from polyrank.pretraining.corpus.schema import Kind
+from polyrank.pretraining.split import SPLITS, Split, SplitName, TablesSettings
+from polyrank.pretraining.table_files import REMEDY
+from polyrank.progress import bar
+from polyrank.records import Document
+from polyrank.storage import replaced_folder, write_text
 
-VERSION = 1
+VERSION = 2
 MANIFEST = "tables.json"
 
-Kind = Literal["articles", "conversations"]
 
+class DocumentSource(Protocol):
+    """What tables are built from: a corpus on the disk, or anything like it."""
 
-@dataclass(frozen=True, kw_only=True)
-class TablesSettings(SplitSettings):
-    """How a corpus is divided. Raises UsageError for a value out of its range."""
+    @property
+    def path(self) -> Path: ...  # noqa: D102
 
-    passage_words: int = 200
-    """The words of a passage: paragraphs of a section are merged up to it, longer ones cut."""
-    min_query_words: int = 4
-    """Shorter sentences stay in their passages, but are no queries."""
-    merge_speaker: bool = True
-    """Whether neighbouring turns of one speaker are one turn."""
+    @property
+    def kind(self) -> Kind: ...  # noqa: D102
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        require(self.passage_words >= 1, "passage_words", "at least 1", self.passage_words)
-        require(self.min_query_words >= 1, "min_query_words", "at least 1", self.min_query_words)
+    @property
+    def fingerprint(self) -> str: ...  # noqa: D102
 
+    def __len__(self) -> int: ...
 
-class ArticleTables:
-    """One side of a corpus of articles: A articles, P passages, S sentences, all from 0.
-
-    The passages of an article follow each other, those of its first section before the rest; so do
-    the sentences of a passage.
-    """
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self.titles = Texts(folder, "titles")
-        self.ids = Texts(folder, "ids")
-        self.passages = Texts(folder, "passages")
-        self.article_passages: Numbers = numbers(folder, "article.passages.u64")
-        """(A + 1): where the passages of each article begin."""
-        self.article_rest: Numbers = numbers(folder, "article.rest.u64")
-        """(A): its first passage that is not of its first section."""
-        self.article_leads: Numbers = numbers(folder, "article.leads.u64")
-        """(A + 1): where its lead sentences begin among `leads`."""
-        self.leads: Numbers = numbers(folder, "leads.u64")
-        """The sentences of first sections that can be queries."""
-        self.passage_article: Numbers = numbers(folder, "passage.article.u32")
-        """(P)"""
-        self.passage_sentences: Numbers = numbers(folder, "passage.sentences.u64")
-        """(P + 1): where its sentences begin."""
-        self.passage_links: Numbers = numbers(folder, "passage.links.u64")
-        """(P + 1): where its links begin."""
-        self.links: Numbers = numbers(folder, "links.u32")
-        """Articles that passages link to: others than their own, of this side, each once a passage,
-        and only such as have a lead sentence."""
-        self.sentence_starts: Numbers = numbers(folder, "sentence.starts.u32")
-        self.sentence_stops: Numbers = numbers(folder, "sentence.stops.u32")
-        """(S): characters of the passage."""
-        self.ict: Numbers = numbers(folder, "ict.u64")
-        """The sentences that can be queries, of passages with at least two different ones."""
-        self.following: Numbers = numbers(folder, "following.u64")
-        """The sentences that are not the first of their passage."""
-        self.bfs: Numbers = numbers(folder, "bfs.u64")
-        """The lead sentences of articles that have passages outside the first section."""
-
-    def __reduce__(self) -> tuple[type[ArticleTables], tuple[Path]]:
-        return type(self), (self.folder,)
-
-    def passage_of(self, sentence: int) -> int:
-        """The passage of a sentence."""
-        return bisect_right(self.passage_sentences, sentence) - 1
-
-    def spans(self, passage: int) -> list[tuple[int, int]]:
-        """Where the sentences of a passage are in its text."""
-        start, stop = self.passage_sentences[passage], self.passage_sentences[passage + 1]
-        starts, stops = self.sentence_starts[start:stop], self.sentence_stops[start:stop]
-        return list(zip(starts.tolist(), stops.tolist(), strict=True))
-
-    def sentence(self, number: int) -> str:
-        """The text of a sentence."""
-        text = self.passages[self.passage_of(number)]
-        return text[self.sentence_starts[number] : self.sentence_stops[number]]
-
-    def title(self, passage: int) -> str:
-        """The title of a passage's article."""
-        return self.titles[self.passage_article[passage]]
-
-    def is_lead(self, passage: int) -> bool:
-        """Whether a passage is of the first section."""
-        return passage < self.article_rest[self.passage_article[passage]]
-
-    def rest(self, article: int) -> range:
-        """The passages of an article outside its first section."""
-        return range(self.article_rest[article], self.article_passages[article + 1])
-
-    def links_of(self, passage: int) -> list[int]:
-        """The articles that a passage links to."""
-        start, stop = self.passage_links[passage], self.passage_links[passage + 1]
-        return self.links[start:stop].tolist()
-
-    def answers(self, passage: int) -> frozenset[int]:
-        """The keys that a passage answers as a document, for the queries of all tasks."""
-        keys = [passage_key(passage)]
-        if not self.is_lead(passage):
-            keys.append(rest_key(self.passage_article[passage]))
-        keys += map(link_key, self.links_of(passage))
-        return frozenset(keys)
-
-
-class ConversationTables:
-    """One side of a corpus of conversations: C conversations, T turns, all from 0."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self.ids = Texts(folder, "ids")
-        self.turns = Texts(folder, "turns")
-        self.conversation_turns: Numbers = numbers(folder, "conversation.turns.u64")
-        """(C + 1): where the turns of each conversation begin."""
-        self.replies: Numbers = numbers(folder, "replies.u64")
-        """The turns that are not the first of their conversation."""
-
-    def __reduce__(self) -> tuple[type[ConversationTables], tuple[Path]]:
-        return type(self), (self.folder,)
-
-    def conversation_of(self, turn: int) -> int:
-        """The conversation of a turn."""
-        return bisect_right(self.conversation_turns, turn) - 1
-
-    def before(self, turn: int, most: int) -> tuple[str, ...]:
-        """The last turns before one, in its conversation, oldest first."""
-        first = self.conversation_turns[self.conversation_of(turn)]
-        return tuple(self.turns[number] for number in range(max(first, turn - most), turn))
+    def __iter__(self) -> Iterator[Document]: ...
 
 
 class CorpusTables:
-    """Both sides of a corpus. Raises DataError where the folder is none, or of another version.
+    """Both sides of a corpus. Raises DataError where they cannot be read or are of another version.
 
     It can be sent to another process, which maps the same files.
     """
@@ -190,13 +87,81 @@ class CorpusTables:
         return self._sides[split]
 
 
+def open_tables(
+    corpus: DocumentSource, settings: TablesSettings | None = None, *, place: Path | None = None
+) -> CorpusTables:
+    """The tables of a corpus: those in `place`, or in its folder, which are built if need be.
+
+    Raises UsageError for a held-out id that the corpus does not have, DataError where the corpus is
+    damaged, StorageError if the disk refuses.
+    """
+    settings = settings or TablesSettings()
+    folder = tables_folder(place or Path(corpus.path), corpus.fingerprint, settings)
+    if not (folder / MANIFEST).is_file():
+        with bar("Building tables", total=len(corpus)) as advance:
+            documents = counted(corpus, advance)
+            build_tables(documents, corpus.kind, corpus.fingerprint, folder, settings)
+    return CorpusTables(folder)
+
+
+def tables_folder(place: Path, fingerprint: str, settings: TablesSettings) -> Path:
+    """The folder of the tables of a corpus: one for each of its contents and each settings."""
+    return place / f".tables-{digest_of([VERSION, fingerprint, to_mapping(settings)])[:16]}"
+
+
+def counted(documents: Iterable[Document], advance: Callable[[int], None]) -> Iterator[Document]:
+    """The documents, each reported when the next is taken."""
+    for document in documents:
+        yield document
+        advance(1)
+
+
+def build_tables(
+    documents: Iterable[Document],
+    kind: Kind,
+    fingerprint: str,
+    folder: Path,
+    settings: TablesSettings,
+) -> CorpusTables:
+    """Write the tables of documents to `folder`; what stood there is replaced."""
+    split = Split(settings)
+    missing = set(settings.held_out_ids)
+    make_builder = ArticleBuilder if kind == "articles" else ConversationBuilder
+    with replaced_folder(folder) as fresh:
+        for name in SPLITS:
+            (fresh / name).mkdir()
+        builders = {name: make_builder(fresh / name, settings) for name in SPLITS}
+        for document in documents:
+            missing.discard(document.id)
+            builders[split.of(document.id)].add(document)
+        require_all_found(missing)
+        manifest = {
+            "version": VERSION,
+            "kind": kind,
+            "fingerprint": fingerprint,
+            "settings": to_mapping(settings),
+            "counts": {name: builders[name].finish() for name in SPLITS},
+        }
+        write_text(fresh / MANIFEST, json.dumps(manifest, indent=2) + "\n")
+    return CorpusTables(folder)
+
+
+def require_all_found(missing: set[str]) -> None:
+    """Raise UsageError if ids that are to be held out are not in the corpus."""
+    if missing:
+        raise UsageError(
+            f"{len(missing)} of the ids to hold out are not in the corpus, such as "
+            f"{min(missing)!r}.",
+            "Give ids of its documents.",
+        )
+
+
 def read_manifest(path: Path) -> dict[str, Any]:
     """What the tables of a folder say of themselves. Raises DataError."""
-    remedy = "Remove the folder; it is built again when next needed."
     try:
         manifest = json.loads((path / MANIFEST).read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
-        raise DataError(f"The tables cannot be read: {error}.", remedy, path=path) from error
+        raise DataError(f"The tables cannot be read: {error}.", REMEDY, path=path) from error
     if not isinstance(manifest, dict) or manifest.get("version") != VERSION:
-        raise DataError(f"The tables are not of version {VERSION}.", remedy, path=path)
+        raise DataError(f"The tables are not of version {VERSION}.", REMEDY, path=path)
     return manifest

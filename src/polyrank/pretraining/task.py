@@ -13,12 +13,8 @@ from polyrank.pretraining.rng import Permutation, Random, hash_numbers
 from polyrank.pretraining.split import SplitName
 
 if TYPE_CHECKING:
-    from polyrank.pretraining.tables import (
-        ArticleTables,
-        ConversationTables,
-        CorpusTables,
-        Kind,
-    )
+    from polyrank.pretraining.corpus.schema import Kind
+    from polyrank.pretraining.tables import CorpusTables
 
 Settings = TypeVar("Settings")
 
@@ -127,10 +123,15 @@ class PretrainingTask(ABC, Generic[Settings]):
 class ArticleTask(PretrainingTask[Settings]):
     """A task that draws from articles."""
 
-    @property
-    def articles(self) -> ArticleTables:
-        """Its side of the corpus."""
-        return self.tables.articles(self.split)
+    def __init__(
+        self,
+        tables: CorpusTables,
+        split: SplitName = "train",
+        seed: int = 0,
+        settings: Settings | None = None,
+    ) -> None:
+        super().__init__(tables, split, seed, settings)
+        self.articles = tables.articles(split)
 
 
 class ConversationTask(PretrainingTask[Settings]):
@@ -138,7 +139,12 @@ class ConversationTask(PretrainingTask[Settings]):
 
     kinds = ("conversations",)
 
-    @property
-    def conversations(self) -> ConversationTables:
-        """Its side of the corpus."""
-        return self.tables.conversations(self.split)
+    def __init__(
+        self,
+        tables: CorpusTables,
+        split: SplitName = "train",
+        seed: int = 0,
+        settings: Settings | None = None,
+    ) -> None:
+        super().__init__(tables, split, seed, settings)
+        self.conversations = tables.conversations(split)

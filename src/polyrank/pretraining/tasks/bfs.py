@@ -25,8 +25,8 @@ class Bfs(ArticleTask[NoSettings]):
         """The sentence, and a passage drawn from the other sections."""
         articles = self.articles
         number = articles.bfs[item]
-        article = articles.passage_article[articles.passage_of(number)]
-        rest = articles.rest(article)
+        article = articles.article[articles.passage_of(number)]
+        rest = articles.rest_of(article)
         passage = rest[rng.below(len(rest))]
         return Pair(
             task=self.name,
@@ -44,6 +44,5 @@ class Bfs(ArticleTask[NoSettings]):
         articles = self.articles
         if articles.is_lead(passage):
             return 0.0
-        article = articles.passage_article[passage]
-        start, stop = articles.article_leads[article : article + 2].tolist()
-        return float(stop - start) / len(articles.rest(article))
+        article = articles.article[passage]
+        return len(articles.leads_of(article)) / len(articles.rest_of(article))

@@ -46,7 +46,7 @@ class Ict(ArticleTask[IctSettings]):
         number = articles.ict[item]
         passage = articles.passage_of(number)
         text = articles.passages[passage]
-        start, stop = articles.sentence_starts[number], articles.sentence_stops[number]
+        start, stop = articles.starts[number], articles.stops[number]
         sentence = text[start:stop]
         kept = rng.happens(self.settings.keep_sentence)
         same = [span for span in articles.spans(passage) if text[span[0] : span[1]] == sentence]
@@ -63,7 +63,7 @@ class Ict(ArticleTask[IctSettings]):
 
     def frequency(self, passage: int) -> float:
         """The number of its sentences."""
-        ict = self.articles.ict
-        start, stop = self.articles.passage_sentences[passage : passage + 2].tolist()
+        articles, ict = self.articles, self.articles.ict
+        start, stop = articles.sentences_start[passage], articles.sentences_stop[passage]
         first = bisect_left(ict, start)
         return float(bisect_left(ict, stop, first, min(len(ict), first + stop - start)) - first)

@@ -73,7 +73,7 @@ class Mlm(PretrainingTask[MlmSettings]):
         turn = self._conversations.replies[item]
         return Pair(
             task=self.name,
-            first=self._conversations.before(turn, self.settings.mlm_turns),
+            first=self._conversations.turns_before(turn, self.settings.mlm_turns),
             second=self._conversations.turns[turn],
             is_joined=True,
         )

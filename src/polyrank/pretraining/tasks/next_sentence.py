@@ -9,10 +9,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from polyrank.config import require
+from polyrank.pretraining.article_tables import ArticleTables
 from polyrank.pretraining.pairs import Pair, text_key
 from polyrank.pretraining.passages import count_words
 from polyrank.pretraining.rng import Random
-from polyrank.pretraining.tables import ArticleTables
 from polyrank.pretraining.task import ArticleTask
 
 TRIES = 20
@@ -61,7 +61,7 @@ class NextSentence(ArticleTask[NextSentenceSettings]):
         true = text_key(second)
         other = None
         if rng.happens(self.settings.unrelated_sentences):
-            other = self._other(articles.passage_article[passage], true, rng)
+            other = self._other(articles.article[passage], true, rng)
         return Pair(
             task=self.name,
             first=first,
@@ -78,7 +78,7 @@ class NextSentence(ArticleTask[NextSentenceSettings]):
         for _ in range(TRIES):
             number = articles.following[rng.below(len(self))]
             passage = articles.passage_of(number)
-            if articles.passage_article[passage] != article:
+            if articles.article[passage] != article:
                 _, text = segments(articles, passage, number, self.settings.segment_words)
                 if text_key(text) != true:
                     return text
@@ -88,7 +88,7 @@ class NextSentence(ArticleTask[NextSentenceSettings]):
 def segments(articles: ArticleTables, passage: int, number: int, most: int) -> tuple[str, str]:
     """What is before a sentence of a passage, and what is from it on: at most `most` words each."""
     text, spans = articles.passages[passage], articles.spans(passage)
-    place = number - articles.passage_sentences[passage]
+    place = number - articles.sentences_start[passage]
     first, last = place - 1, place
     words = count_words(text[slice(*spans[first])])
     while first and (words := words + count_words(text[slice(*spans[first - 1])])) <= most:

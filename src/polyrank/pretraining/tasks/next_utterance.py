@@ -61,7 +61,7 @@ class NextUtterance(ConversationTask[NextUtteranceSettings]):
             other = self._other(conversations.conversation_of(turn), true, rng)
         return Pair(
             task=self.name,
-            first=conversations.before(turn, self.settings.context_turns),
+            first=conversations.turns_before(turn, self.settings.context_turns),
             second=second if other is None else other,
             label=int(other is None) if self.is_joined else None,
             wanted=frozenset((true,)),

@@ -37,13 +37,13 @@ class Wlp(ArticleTask[WlpSettings]):
     def pair(self, item: int, rng: Random) -> Pair:
         """A lead sentence of the linked page, and the passage."""
         articles = self.articles
-        passage = bisect_right(articles.passage_links, item) - 1
+        passage = bisect_right(articles.links_stop, item)
         target = articles.links[item]
-        start, stop = articles.article_leads[target : target + 2].tolist()
-        query = articles.leads[start + rng.below(stop - start)]
+        leads = articles.leads_of(target)
+        query = articles.leads[leads[rng.below(len(leads))]]
         answers = articles.answers(passage)
         if self.settings.any_passage:
-            own = self._passages_of(passage)
+            own = self._page_of(passage)
             passage = own[rng.below(len(own))]
             answers = articles.answers(passage) | self._page_links(own)
         return Pair(
@@ -60,18 +60,18 @@ class Wlp(ArticleTask[WlpSettings]):
     def frequency(self, passage: int) -> float:
         """The number of its links; with `any_passage`, the mean of its page's passages."""
         articles = self.articles
-        own = (
-            self._passages_of(passage) if self.settings.any_passage else range(passage, passage + 1)
-        )
-        links = articles.passage_links[own.stop] - articles.passage_links[own.start]
+        if not self.settings.any_passage:
+            return float(articles.links_stop[passage] - articles.links_start[passage])
+        own = self._page_of(passage)
+        links = articles.links_stop[own[-1]] - articles.links_start[own[0]]
         return links / len(own)
 
-    def _passages_of(self, passage: int) -> range:
+    def _page_of(self, passage: int) -> range:
         """The passages of the same page."""
-        article = self.articles.passage_article[passage]
-        return range(*self.articles.article_passages[article : article + 2].tolist())
+        return self.articles.passages_of(self.articles.article[passage])
 
     def _page_links(self, own: range) -> frozenset[int]:
         """The keys of all that passages link to."""
-        links = self.articles.passage_links
-        return frozenset(map(link_key, self.articles.links[links[own.start] : links[own.stop]]))
+        articles = self.articles
+        links = articles.links[articles.links_start[own[0]] : articles.links_stop[own[-1]]]
+        return frozenset(map(link_key, links))

@@ -13,13 +13,12 @@ from typing import Any, Protocol, overload
 
 from polyrank.config import to_mapping
 from polyrank.errors import UsageError
-from polyrank.pretraining.building import Source, open_tables
 from polyrank.pretraining.mixture import Mixture
 from polyrank.pretraining.pairs import Pair
 from polyrank.pretraining.registry import TASKS, TaskSettings, make_task
 from polyrank.pretraining.rng import Permutation
-from polyrank.pretraining.split import SplitName
-from polyrank.pretraining.tables import CorpusTables, TablesSettings
+from polyrank.pretraining.split import SplitName, TablesSettings
+from polyrank.pretraining.tables import CorpusTables, DocumentSource, open_tables
 from polyrank.pretraining.task import PretrainingTask
 from polyrank.tokens.masking_config import MaskingConfig
 from polyrank.training.pretraining.config import PretrainingConfig
@@ -37,7 +36,7 @@ class Corpora:
 
     def __init__(
         self,
-        corpora: Sequence[Source],
+        corpora: Sequence[DocumentSource],
         config: PretrainingConfig,
         *,
         tables: TablesSettings,
