@@ -13,8 +13,8 @@ from polyrank.pretraining.corpus.source import Dropped
 from polyrank.pretraining.corpus.wikipedia import dump as reading
 from polyrank.pretraining.corpus.wikipedia.dump import Dump, Page
 from polyrank.pretraining.corpus.wikipedia.pages import article_of, redirect_of
-from polyrank.pretraining.corpus.wikipedia.reader import ArticleMaker, Wikipedia
 from polyrank.pretraining.corpus.wikipedia.site import Site
+from polyrank.pretraining.corpus.wikipedia.source import ArticleMaker, Wikipedia
 
 
 def pages_of(path):
@@ -206,7 +206,7 @@ def test_redirects_of_old_dumps_are_told_by_their_text():
 
 
 def test_a_page_that_breaks_the_converter_costs_itself(monkeypatch):
-    from polyrank.pretraining.corpus.wikipedia import reader
+    from polyrank.pretraining.corpus.wikipedia import source as reader
 
     def fail(page, *_, **__):
         if page.title == "Bad":

@@ -11,7 +11,7 @@ from polyrank.pretraining.corpus.articles import Articles
 from polyrank.pretraining.corpus.conversations import Conversations
 from polyrank.pretraining.corpus.reddit import Reddit
 from polyrank.pretraining.corpus.source import Glimpse, Source
-from polyrank.pretraining.corpus.wikipedia.reader import Wikipedia
+from polyrank.pretraining.corpus.wikipedia.source import Wikipedia
 
 KINDS: tuple[type[Source], ...] = (Wikipedia, Reddit, Conversations, Articles)
 """The kinds that a file can be; the first that recognises it is taken."""

@@ -7,8 +7,8 @@ import re
 from polyrank.pretraining.corpus.sentences import Splitter
 from polyrank.pretraining.corpus.source import Dropped
 from polyrank.pretraining.corpus.wikipedia.dump import Page
-from polyrank.pretraining.corpus.wikipedia.sections import sections_of
 from polyrank.pretraining.corpus.wikipedia.site import Site
+from polyrank.pretraining.corpus.wikipedia.wikitext import sections_of
 from polyrank.records import Article
 
 REDIRECT = re.compile(

@@ -13,7 +13,11 @@ from dataclasses import dataclass, field
 from typing import Literal
 from urllib.parse import unquote
 
-from polyrank.pretraining.corpus.wikipedia.names import FILE_ALIASES, LANGUAGES, SISTERS
+
+def words(listed: str) -> frozenset[str]:
+    """The words of a list."""
+    return frozenset(listed.split())
+
 
 FILE, CATEGORY, MEDIA = 6, 14, -2
 HIDDEN = (FILE, CATEGORY, MEDIA)
@@ -41,6 +45,42 @@ CANONICAL = {
     "wp": 4,
 }
 """English names, which every wiki understands."""
+
+FILE_ALIASES = words(
+    "image bild datei fichier imagen archivo immagine imagem ficheiro arquivo bestand afbeelding "
+    "plik grafika файл изображение зображення soubor obrázok súbor tiedosto kuva fil billede "
+    "fájl kép fișier imagine εικόνα αρχείο dosya resim berkas gambar tập_tin hình 파일 그림 "
+    "ファイル 画像 文件 檔案 档案 图像 圖像 ملف صورة קובץ תמונה پرونده "
+    "fitxer imatge fitxategi irudi"
+)
+"""What a file is also called; dumps name only one word a namespace."""
+
+LANGUAGES = words(
+    "aa ab ace ady af ak als alt am ami an ang ann anp ar arc ary arz as ast atj av avk awa ay "
+    "az azb ba ban bar bat-smg bbc bcl bdr be be-tarask be-x-old bew bg bh bi bjn blk bm bn bo "
+    "bpy br bs btm bug bxr ca cbk-zam cdo ce ceb ch cho chr chy ckb co cr crh cs csb cu cv cy "
+    "da dag de dga din diq dsb dtp dty dv dz ee el eml en eo es et eu ext fa fat ff fi fiu-vro "
+    "fj fo fon fr frp frr fur fy ga gag gan gcr gd gl glk gn gom gor got gpe gsw gu guc gur guw "
+    "gv ha hak haw he hi hif ho hr hsb ht hu hy hyw hz ia iba id ie ig igl ii ik ilo inh io is "
+    "it iu ja jam jbo jv ka kaa kab kbd kbp kcg kg kge ki kj kk kl km kn knc ko koi kr krc ks "
+    "ksh ku kus kv kw ky la lad lb lbe lez lfn lg li lij lld lmo ln lo lrc lt ltg lv lzh mad "
+    "mai map-bms mdf mg mh mhr mi min mk ml mn mni mnw mo mos mr mrj ms mt mus mwl my myv mzn "
+    "na nah nan nap nds nds-nl ne new ng nia nl nn no nov nqo nr nrm nso nup nv ny oc olo om or "
+    "os pa pag pam pap pcd pcm pdc pdt pfl pi pih pl pms pnb pnt ps pt pwn qu rm rmy rn ro "
+    "roa-rup roa-tara rsk ru rue rup rw sa sah sat sc scn sco sd se sg sgs sh shi shn shy si "
+    "simple sk skr sl sm smn sn so sq sr srn ss st stq su sv sw szl szy ta tay tcy tdd te tet "
+    "tg th ti tig tk tl tly tn to tpi tr trv ts tt tum tw ty tyv udm ug uk ur uz ve vec vep vi "
+    "vls vo vro wa war wo wuu xal xh xmf yi yo yue za zea zgh zh zh-classical zh-min-nan zh-yue "
+    "zu"
+)
+"""The codes of Wikipedias: such a link stands beside the article, not in its text."""
+
+SISTERS = words(
+    "b books c commons d doi foundation incubator iarchive m meta mediawikiwiki metawikipedia "
+    "mw n news phab q s species toollabs v voy w wikibooks wikidata wikimedia wikinews wikiquote "
+    "wikisource wikispecies wikiversity wikivoyage wikt wiktionary wmf"
+)
+"""Prefixes that lead to another site, with the words in the text."""
 
 SPACE = re.compile(r"[\s_\u200e\u200f]+")
 DOTTED_I = ("tr", "az", "crh", "tt")

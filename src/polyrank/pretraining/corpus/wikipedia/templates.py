@@ -9,8 +9,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 
-SEPARATOR = re.compile(r"\|(?![^\[\]]*\]\])")
-PARAMETER = re.compile(r"\s*[\w -]+=")
 NUMBER = re.compile(r"[-−+]?[\d.,/+⁄ ]*\d[\d.,]*|[-–—]|to|and|or|by|x|×|to\(-\)|and\(-\)")
 RANGE = {"-": "–", "–": "–", "to(-)": "–", "and(-)": "and"}
 Arguments = Sequence[str]
@@ -75,6 +73,7 @@ KNOWN: dict[str, Words] = {
     **dict.fromkeys(("frac", "sfrac", "fraction"), fraction),
     **dict.fromkeys(("nbsp", "spaces", "space"), constant(" ")),
     **dict.fromkeys(("snd", "spnd", "spaced ndash", "ndash", "–"), constant(" – ")),
+    **dict.fromkeys(("dot", "middot", "·"), constant(" · ")),
     **dict.fromkeys(("mdash", "mdashb", "—"), constant("—")),
     **dict.fromkeys(("circa", "c."), lambda arguments: f"c. {first(arguments)}"),
     "as of": lambda arguments: f"As of {first(arguments)}",
@@ -85,15 +84,7 @@ KNOWN: dict[str, Words] = {
 }  # fmt: skip
 
 
-def words_of(template: str) -> str:
-    """The words of a template, given between its braces, if it is one that only formats them."""
-    name = template[:40].partition("|")[0].strip().replace("_", " ").lower()
-    known = KNOWN.get(name) or (first if name.startswith("lang-") else None)
-    if known is None or len(template) > LONGEST or "{{" in template:
-        return ""
-    arguments = [
-        part.removeprefix("1=").strip()
-        for part in SEPARATOR.split(template)[1:]
-        if part.startswith("1=") or not PARAMETER.match(part)
-    ]
-    return known(arguments)
+def words_function(name: str) -> Words | None:
+    """What makes the words of a template that only formats them, by its name; None of others."""
+    name = name.strip().replace("_", " ").lower()
+    return KNOWN.get(name) or (first if name.startswith("lang-") else None)

@@ -1,7 +1,8 @@
-"""The words of a piece of wikitext without templates, and where its links are.
+"""A paragraph without markup, and where its links are.
 
-While markup goes, two characters without a meaning of their own stand around the words of a link;
-they become offsets in the end. Knows one paragraph; knows nothing of articles.
+Two characters without a meaning of their own stand around the words of a link, and others for the
+markup that <nowiki> protects; they become offsets and markup again in the end. Knows one paragraph;
+knows nothing of articles.
 """
 
 from __future__ import annotations
@@ -9,26 +10,22 @@ from __future__ import annotations
 import html
 import re
 
-from polyrank.pretraining.corpus.wikipedia.cutting import RESTORED
-from polyrank.pretraining.corpus.wikipedia.site import Site
 from polyrank.records import Link
 
 START, STOP = "\ue000", "\ue001"
+"""`START number STOP words STOP`: the words of a link to the title with this number."""
+BREAK = "\ue003"
+"""A break in a line, which is not set in from the margin where the line begins with it."""
 STAND_INS = re.compile("[\ue000-\ue1ff]")
-MARKUP = re.compile("[][{}<&_\ue100-\ue1ff]|''|-\\{")
+PROTECTED = {ord(char): chr(0xE100 + number) for number, char in enumerate("[]{}<>'|=*#:;_&")}
+RESTORED = {ord(stand_in): chr(char) for char, stand_in in PROTECTED.items()}
 PROTECTED_MARKUP = re.compile("[\ue100-\ue1ff]")
-EXTERNAL = re.compile(
-    r"\[(?:(?:https?|ftps?|sftp|irc|news|gopher|nntp|svn|git|ssh|telnet)?:?//|mailto:|news:|tel:)"
-    r"[^\s\[\]<>\"]+([^\[\]\n]*(?:\[\[[^\[\]]*\]\][^\[\]\n]*)*)\]",
-    re.IGNORECASE,
-)
-LINK = re.compile(r"\[\[([^\[\]|]*)(?:\|([^\[\]]*(?:\[[^\[\]]*\][^\[\]]*)*))?\]\](\w*)")
-SUPERSCRIPT = re.compile(r"(?<=\w)<sup>\s*(?=[-−+]?\d+\s*</sup>)", re.IGNORECASE)
-BREAK = re.compile(r"<(?:br|hr)\b[^<>]*>|</br>", re.IGNORECASE)
+MARKUP = re.compile("[][{}<&_\ue000-\ue1ff]|''|-\\{")
 TAG = re.compile(r"</?[A-Za-z][^<>]*>")
 QUOTES = re.compile(r"'{2,}")
 VARIANTS = re.compile(r"-\{([^{}]*)\}-")
 LEFTOVER = re.compile(r"\{\{+[^\n]*|\}\}+|\[\[+|\]\]+|__[A-Z]{3,}__")
+LEFT_ALONE = re.compile(r"[\[\]{}]")
 SPACES = re.compile(r"\s+")
 INVISIBLE = re.compile("[\u00ad\u200b\u200e\u200f\u2060\ufeff\x00-\x08\x0e-\x1f\x7f]+")
 MARKS = re.compile(f"({START}[0-9]+{STOP}|{STOP})")
@@ -43,59 +40,25 @@ BEFORE_POINT = re.compile(r" ([,;.!?](?![.\w]))")
 DOUBLE_COMMA = re.compile(r"([,;])[ ,;]*[,;]")
 
 
-def words_and_links(wikitext: str, site: Site) -> tuple[str, tuple[Link, ...]]:
-    """The text of a paragraph, with single spaces, and the links in it to articles."""
-    if not MARKUP.search(wikitext):
-        return tidied(wikitext), ()
-    targets: list[str] = []
-    text = without_links(wikitext, site, targets) if "[" in wikitext else wikitext
-    text = without_markup(text)
+def protected(text: str) -> str:
+    """The text with stand-ins for its markup, which `read_marked` gives back."""
+    return text.translate(PROTECTED)
+
+
+def read_marked(marked: str, targets: list[str]) -> tuple[str, tuple[Link, ...]]:
+    """The text of a paragraph, with single spaces, and its links; they lead to `targets`."""
+    if not MARKUP.search(marked):
+        return tidied(marked), ()
+    text = without_markup(marked)
     text = html.unescape(text) if "&" in text else text
-    text = tidied(text.translate(RESTORED) if PROTECTED_MARKUP.search(text) else text)
-    return offsets(text, targets) if targets else (text, ())
-
-
-def without_links(text: str, site: Site, targets: list[str]) -> str:
-    """Put marks and a number around the words of links to articles; their targets go to `targets`.
-
-    Other links leave their words, or nothing.
-    """
-
-    def words_of(link: re.Match[str]) -> str:
-        meaning, title = site.meaning(link[1])
-        trail = link[3]
-        if meaning == "hidden":
-            return trail
-        words = link[1].strip().removeprefix(":") if link[2] is None else link[2]
-        joined, rest = split_trail(trail)
-        if meaning == "words" or START in words:
-            return words + trail
-        targets.append(title)
-        return f"{START}{len(targets) - 1}{STOP}{words}{joined}{STOP}{rest}"
-
-    text = EXTERNAL.sub(r"\1", text) if ":" in text or "//" in text else text
-    text = LINK.sub(words_of, text)
-    if "[[" in text and "]]" in text:
-        text = LINK.sub(words_of, text)
-    return text
-
-
-def split_trail(trail: str) -> tuple[str, str]:
-    """The small letters behind a link, which belong to its words, and what comes after them.
-
-    Scripts without small letters join words otherwise, and MediaWiki takes none of them.
-    """
-    length = 0
-    while length < len(trail) and trail[length].islower():
-        length += 1
-    return trail[:length], trail[length:]
+    text = tidied(text)
+    return offsets(text.translate(RESTORED) if PROTECTED_MARKUP.search(text) else text, targets)
 
 
 def without_markup(text: str) -> str:
-    """The text without tags, bold, italics, language variants and what is left of brackets."""
+    """The text without tags that are never closed, bold, italics and what is left of brackets."""
+    text = text.replace(BREAK, " ")
     if "<" in text:
-        text = SUPERSCRIPT.sub("^", text)
-        text = BREAK.sub(" ", text)
         text = TAG.sub("", text)
     if "''" in text:
         text = QUOTES.sub(lambda quotes: "'" if len(quotes[0]) == 4 else "", text)
@@ -123,6 +86,8 @@ def tidied(text: str) -> str:
         text = NOTHING_IN_BRACKETS.sub("", text)
         text = BEFORE_BRACKET.sub(r"\1", AFTER_BRACKET.sub(r"\1", text))
         text = SPACES.sub(" ", text)
+    if "[[" in text or "{{" in text:  # what stood apart in broken markup
+        text = SPACES.sub(" ", LEFT_ALONE.sub("", text))
     text = BEFORE_POINT.sub(r"\1", text)
     return DOUBLE_COMMA.sub(r"\1", text).lstrip(" ,;:").rstrip()
 

@@ -1,4 +1,4 @@
-"""A dump as a stream of pages and redirects, and what makes articles of pages, in any process."""
+"""MediaWiki dumps as a source: pages and redirects, and what makes articles of pages."""
 
 from __future__ import annotations
 
@@ -21,7 +21,10 @@ from polyrank.pretraining.corpus.source import (
 from polyrank.pretraining.corpus.wikipedia.dump import Dump, Page
 from polyrank.pretraining.corpus.wikipedia.pages import article_of, redirect_of
 from polyrank.pretraining.corpus.wikipedia.site import Site
+from polyrank.pretraining.corpus.wikipedia.wikitext import MarkupError, require_mwparserfromhell
 from polyrank.records import Article
+
+BROKEN = "broken markup"
 
 
 @dataclass(frozen=True)
@@ -41,8 +44,10 @@ class ArticleMaker:
         """One page."""
         try:
             return article_of(page, self.site, split, lists=self.lists)
+        except MarkupError as error:
+            return Dropped(BROKEN, f"{page.title}: {error}")
         except Exception as error:  # whatever a page holds, it costs that page alone
-            return Dropped("broken markup", f"{page.title}: {type(error).__name__} {error}")
+            return Dropped(BROKEN, f"{page.title}: {type(error).__name__} {error}")
 
 
 splitter_of = cache(splitter)
@@ -66,6 +71,7 @@ class Wikipedia(Source):
     @contextlib.contextmanager
     def open(self, scratch: Path) -> Iterator[Stream]:
         """The pages and redirects, and what makes articles of pages."""
+        require_mwparserfromhell()
         with Dump(self.path) as dump:
             site = dump.site
             if self.language is not None:
