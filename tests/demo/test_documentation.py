@@ -137,7 +137,7 @@ def test_an_empty_library_is_an_error_with_a_remedy(tmp_path: Path) -> None:
 def test_private_modules_appear_under_their_package(tmp_path: Path) -> None:
     (tmp_path / "room").mkdir()
     (tmp_path / "room" / "__init__.py").write_text("from room._walls import paint\n")
-    (tmp_path / "room" / "_walls.py").write_text('def paint():\n    """Paint a wall."""\n')
+    (tmp_path / "room" / "_walls.py").write_text('def paint():\n    """Paint every wall."""\n')
     assert [article.title for article in read_documentation(tmp_path)] == ["room.paint()"]
 
 
@@ -254,12 +254,12 @@ def test_markup_is_simplified() -> None:
 
 def test_text_is_cut_into_sections_and_paragraphs() -> None:
     sections = parse_text(
-        "One line\nand another.\n\n- first\n  item\n- second\n\nTitle\n-----\nText::\n\n"
+        "One line\nand another.\n\n- first\n  item\n- second\n\nTitle\n-----\nText about code::\n\n"
         "    for x in y:\n        go(x)\n\n+---+-----+\n| a | b c |\n+---+-----+\n"
     )
     assert sections == [
         ("", ["One line and another.", "- first item\n- second"]),
-        ("Title", ["Text:"]),
+        ("Title", ["Text about code:"]),
     ]
 
 

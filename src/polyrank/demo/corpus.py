@@ -14,16 +14,14 @@ from pathlib import Path
 from typing import Any
 
 from polyrank.demo.documentation import TOPIC, read_documentation
-from polyrank.demo.examples import is_readable
 from polyrank.pretraining.corpus.sentences import splitter
-from polyrank.pretraining.corpus.source import Documents, Dropped, Glimpse, Source
+from polyrank.pretraining.corpus.source import Documents, Glimpse, Source
 from polyrank.records import Article, Link, Paragraph
 
 NAME = re.compile(
     r"\b[A-Za-z_]\w*(?:\.\w+)+|\b[A-Za-z_]\w*(?=\(\))|\b[a-z_]\w*(?= module\b)|(?<=module )\w+|"
     r"\b(?:[A-Z]\w*[a-z]\w*[A-Z]\w*|[A-Z]\w+(?:Error|Warning|Exception))\b"
 )
-UNREADABLE = "paragraph that says nothing"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,7 +45,7 @@ class PythonDocs(Source):
         return {"name": name, "python": platform.python_version()}
 
     def read(self, scratch: Path) -> Documents:
-        """Yield the articles with their sentences and links, and what was dropped from them."""
+        """Yield the articles with their sentences and links."""
         articles = read_documentation(self.path if self.path.is_dir() else None)
         titles = unique_titles(articles)
         names = names_of(titles)
@@ -55,18 +53,12 @@ class PythonDocs(Source):
         for article in articles:
             sections = []
             for section in article.sections:
-                texts = [paragraph.text for paragraph in section.paragraphs]
-                for text in texts:
-                    if not is_readable(text):
-                        yield Dropped(UNREADABLE, f"{article.id}: {text[:40]}")
                 paragraphs = tuple(
                     Paragraph(text, split(text), links_of(text, article.id, names, titles))
-                    for text in filter(is_readable, texts)
+                    for text, *_ in section.paragraphs
                 )
-                if paragraphs or not section.heading:
-                    sections.append(section._replace(paragraphs=paragraphs))
-            if any(section.paragraphs for section in sections):
-                yield Article(article.id, titles[article.id], tuple(sections))
+                sections.append(section._replace(paragraphs=paragraphs))
+            yield Article(article.id, titles[article.id], tuple(sections))
 
 
 def unique_titles(articles: Iterable[Article]) -> dict[str, str]:

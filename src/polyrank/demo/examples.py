@@ -117,7 +117,7 @@ def read_passages(articles: Iterable[Article]) -> Iterator[Passage]:
                 title = f"{article.title}: {section.heading}"
             for number, body in enumerate(chunks(section.paragraphs)):
                 key = f"{title}: {body}" if name else body
-                if key not in seen and is_readable(body):
+                if key not in seen:
                     group = re.split(r"[.:]", article.id)[0]
                     place = f"{article.id}/{section.heading}"
                     identifier = f"{base}#{counts[base]}"
@@ -159,12 +159,6 @@ def sentences(text: str) -> list[str]:
     return [" ".join(words[:MOST_WORDS]) for words in found if words]
 
 
-def is_readable(body: str, fewest: int = 3) -> bool:
-    """Whether a text says something: enough words, and mostly words."""
-    letters = sum(character.isalpha() or character.isspace() for character in body)
-    return len(re.findall(r"[A-Za-z]{2,}", body)) >= fewest and letters > 0.7 * len(body)
-
-
 def draw_examples(passage: Passage) -> Iterator[Drawn]:
     """The examples of one passage: a kind, a context and the body of the response each.
 
@@ -174,7 +168,7 @@ def draw_examples(passage: Passage) -> Iterator[Drawn]:
         response = f"{passage.title}: {body}" if kind == "question" else body
         fits = FEWEST_WORDS <= len(response.split()) <= 1.5 * MOST_WORDS
         asks = 3 <= len(joined(context).split()) <= 45
-        if fits and asks and is_readable(body, FEWEST_WORDS // 2):
+        if fits and asks:
             example = Example(id=f"{passage.id}/{kind}", context=context, response=response)
             yield Drawn(example, passage, body)
 

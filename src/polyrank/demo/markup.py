@@ -1,6 +1,7 @@
-"""Docstrings and Sphinx's plain text → sections of paragraphs of prose; code is left out.
+"""Docstrings and Sphinx's plain text → sections of paragraphs of prose.
 
-A paragraph is one line, or one line per list item. Knows nothing of modules or topics.
+A paragraph is one line, or one line per list item. Code, drawn tables and paragraphs that say
+nothing are left out. Knows nothing of modules or topics.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ def parse_text(text: str | None) -> Texts:
 
 
 def paragraphs_of(text: str) -> list[str]:
-    """The paragraphs of a section, without drawn tables."""
+    """The readable paragraphs of a section."""
     paragraphs = []
     for block in re.split(r"\n\s*\n", text.strip("\n")):
         lines = [line for line in block.split("\n") if not RULE.fullmatch(line.strip())]
@@ -44,7 +45,13 @@ def paragraphs_of(text: str) -> list[str]:
                 else:
                     items[-1] += " " + line
             paragraphs.append(simplify("\n".join(items)))
-    return [paragraph for paragraph in paragraphs if paragraph]
+    return [paragraph for paragraph in paragraphs if is_readable(paragraph)]
+
+
+def is_readable(text: str) -> bool:
+    """Whether a text says something: three words at least, and mostly words."""
+    letters = sum(character.isalpha() or character.isspace() for character in text)
+    return len(re.findall(r"[A-Za-z]{2,}", text)) >= 3 and letters > 0.7 * len(text)
 
 
 def is_code(lines: list[str]) -> bool:
