@@ -8,11 +8,10 @@ from hypothesis import strategies as st
 from polyrank.records import Example
 from polyrank.training.batches import (
     CrossDrawnCandidatesCollator,
-    InBatchCollator,
     Item,
     TrainingSet,
 )
-from polyrank.training.objectives.in_batch_softmax import in_batch_softmax
+from polyrank.training.objectives.in_batch_softmax import InBatchCollator, in_batch_softmax
 from tiny_encoders import LONG, TEXTS, WORDS, load_variant
 
 EXAMPLES = [Example(context=f"how do i {word}", response=word) for word in WORDS[15:35]]

@@ -21,7 +21,7 @@ from polyrank.retrieval.bm25.config import BM25Config
 from polyrank.training import processes
 from polyrank.training.config import TrainingConfig
 from polyrank.training.negatives.config import NegativesConfig
-from polyrank.training.objectives.registry import ObjectiveConfig
+from polyrank.training.objectives.registry import OBJECTIVES, ObjectiveConfig
 
 if TYPE_CHECKING:
     from polyrank.records import Example, LabelledPair
@@ -29,7 +29,8 @@ if TYPE_CHECKING:
     from polyrank.training.negatives.pool import Pool
 
 PAIRS = ("given", "random", "dialogue", "bm25", "model")
-TAUGHT = ("margin_mse", "kl")
+TAUGHT = [name for name, one in OBJECTIVES.items() if one.learns_from_scores]
+"""The objectives that learn from a teacher's scores."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -4,15 +4,12 @@ Knows the models' tokenisers and lengths, and nothing of losses. What is drawn f
 on the seed, the epoch and its place in the training set alone, so that a resumed run, and several
 processes instead of one, draw the same.
 
-Letters: B contexts, N candidates of the step, U different ones, C candidates of each context,
-n pairs.
+Letters: B contexts, C candidates of each context, n pairs.
 """
 
 from __future__ import annotations
 
-import math
 import random
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -23,7 +20,6 @@ from polyrank.models.cross_encoder import CrossEncoder
 from polyrank.models.two_tower import TwoTower
 from polyrank.records import Context, Example
 from polyrank.tokens.batching import Batch, batches
-from polyrank.training.gather import text_identity
 from polyrank.training.module import CrossPairs, Loss, TrainingModule, TwoTowers
 from polyrank.training.objectives.objective import Collator, Given
 
@@ -95,81 +91,6 @@ class TextBatcher:
         """Candidates cut by length; a title and its text are joined by the separator."""
         sequences = self.tokenizer.candidates(texts, self.config.max_candidate_length)
         return batches(sequences, self.tokenizer.pad_id, budget=self.token_budget)
-
-
-class InBatchCollator:
-    """Steps of the in-batch softmax: the responses of the others are the negatives.
-
-    Beside them stand each example's own negatives and `extra_negatives` drawn from `pool` for it.
-    `log_frequencies` are those of each text of the training set, where the loss wants them.
-    """
-
-    def __init__(
-        self,
-        model: TwoTower | CrossEncoder,
-        token_budget: int,
-        *,
-        pool: Sequence[str] = (),
-        extra_negatives: int = 0,
-        seed: int = 0,
-        log_frequencies: Mapping[str, float] | None = None,
-        teacher: TwoTower | CrossEncoder | None = None,
-    ) -> None:
-        self.read = TextBatcher(model, token_budget)
-        self.taught = None if teacher is None else TextBatcher(teacher, token_budget)
-        self.pool = pool
-        self.extra_negatives = extra_negatives
-        self.seed = seed
-        self.log_frequencies = log_frequencies
-
-    def __call__(self, step: Sequence[Item]) -> dict[str, Any]:
-        """`contexts` and `candidates`: batches cut by length; `identities` (N,): the row of each
-        column's text among the candidates, responses first, then negatives; `context_texts` (B,)
-        and `texts` (U,): numbers that are equal for equal texts in every process;
-        `log_frequencies` (U,). With a teacher, `teacher_contexts` and `teacher_candidates` are the
-        same texts as it reads them.
-        """
-        examples: list[Example] = [item.example for item in step]
-        columns = [example.response for example in examples]
-        for item in step:
-            columns += self.negatives(item)
-        rows = {text: row for row, text in enumerate(dict.fromkeys(columns))}
-        made: dict[str, Any] = {
-            "contexts": self.read.contexts([example.context for example in examples]),
-            "candidates": self.read.candidates(list(rows)),
-            "identities": torch.tensor([rows[text] for text in columns]),
-            "context_texts": torch.tensor([text_identity(one.context) for one in examples]),
-            "texts": torch.tensor([text_identity(text) for text in rows]),
-        }
-        if self.log_frequencies is not None:
-            made["log_frequencies"] = torch.tensor([self.log_frequencies[text] for text in rows])
-        if self.taught is not None:
-            made["teacher_contexts"] = self.taught.contexts([one.context for one in examples])
-            made["teacher_candidates"] = self.taught.candidates(list(rows))
-        return made
-
-    def negatives(self, item: Item) -> list[str]:
-        """The example's own wrong responses, then drawn ones."""
-        example: Example = item.example
-        own = list(example.negatives)
-        if self.extra_negatives == 0:
-            return own
-        draw = item.draw(self.seed)
-        return own + drawn_responses(self.pool, example.response, self.extra_negatives, draw)
-
-
-def log_frequencies(
-    examples: Sequence[Example], pool: Sequence[str], extra_negatives: int
-) -> dict[str, float]:
-    """The log q of every text: how many columns of it an example brings to a step on average.
-
-    As a response, as a negative, and as one drawn from the pool; without negatives, q is a
-    response's share of the training set.
-    """
-    counts = Counter(example.response for example in examples)
-    counts.update(text for example in examples for text in example.negatives)
-    drawn = extra_negatives / len(pool) if pool else 0.0
-    return {text: math.log(count / len(examples) + drawn) for text, count in counts.items()}
 
 
 class OwnCandidatesCollator:

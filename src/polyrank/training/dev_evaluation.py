@@ -68,10 +68,7 @@ def of_examples(dev: Sequence[Example], config: TrainingConfig) -> Evaluation:
 
 def of_pairs(setup: Setup, dev: Sequence[LabelledPair], config: TrainingConfig) -> Evaluation:
     """Correlations of scored pairs, accuracy of classes."""
-    trained = setup.module.model
-    own_classifier = "classifier" in setup.module.heads
-    classifies = trained.architecture == "cross" and trained.config.task == "classify"
-    classes = has_classes(dev) and (own_classifier or classifies)
+    classes = has_classes(dev) and setup.objective.task == "classify"
     known = ("accuracy",) if classes else ("spearman", "pearson")
     metric = config.metric or known[0]
     if metric not in known:
@@ -80,7 +77,7 @@ def of_pairs(setup: Setup, dev: Sequence[LabelledPair], config: TrainingConfig) 
         )
 
     def measure(model: Model) -> dict[str, float]:
-        if classes and own_classifier:
+        if classes and "classifier" in setup.module.heads:
             return pair_metrics(classify(setup.module, setup.collator, dev), dev)
         ranker: Any = model
         return evaluate_pairs(ranker, dev)

@@ -5,19 +5,23 @@ negatives: Humeau et al. (ICLR 2020). Sampled softmax of two towers: Chang et al
 Yi et al. (RecSys 2019), Sampling-bias-corrected neural modeling for large corpus item
 recommendations. A teacher of whole steps: as in `kl`.
 
-Letters: B contexts of this process, m vectors of each, R responses and N candidates of all
-processes, d dimensions.
+Letters: B contexts of this process, R responses and N candidates of all processes, U different
+candidates of this process.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from polyrank.config import require
 from polyrank.errors import UsageError
+from polyrank.records import Example
 from polyrank.training.objectives.checks import require_different_responses
 from polyrank.training.objectives.kl import KlSettings, kl_divergence
 from polyrank.training.objectives.objective import Case, Collator, Given, Objective, Settings
@@ -25,6 +29,9 @@ from polyrank.training.objectives.objective import Case, Collator, Given, Object
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from polyrank.models.cross_encoder import CrossEncoder
+    from polyrank.models.two_tower import TwoTower
+    from polyrank.training.batches import Item
     from polyrank.training.module import CrossReadApart, TrainingModule, TwoTowers
     from polyrank.training.objectives.registry import ObjectiveConfig
 
@@ -68,8 +75,10 @@ class InBatchSoftmax(Objective):
         return case.records == "examples" and reads_apart
 
     def check(self, given: Given) -> None:
-        """A step must have a negative for each context."""
+        """A step must have a negative for each context, and a teacher must read texts apart."""
         examples = given.examples
+        if given.teacher is not None:
+            require_reads_apart(given.teacher)
         require_different_responses(examples)
         if given.config.batch_size > 1 or given.objective.extra_negatives > 0:
             return
@@ -80,12 +89,8 @@ class InBatchSoftmax(Objective):
             )
 
     def make(self, given: Given) -> tuple[TrainingModule, Collator]:
-        """All contexts meet all candidates. Raises UsageError for a teacher that reads pairs."""
-        from polyrank.training.batches import (
-            InBatchCollator,
-            log_frequencies,
-            responses_of,
-        )
+        """All contexts meet all candidates."""
+        from polyrank.training.batches import responses_of
         from polyrank.training.objectives.registry import ObjectiveConfig
 
         model, examples, objective = given.model, given.examples, given.objective
@@ -101,7 +106,6 @@ class InBatchSoftmax(Objective):
         )
         teacher = None
         if given.teacher is not None:
-            require_reads_apart(given.teacher)
             teacher = module_around(given.teacher, ObjectiveConfig(), self.loss).eval()
         return module_around(model, objective, partial(self.loss, teacher=teacher)), collator
 
@@ -132,6 +136,89 @@ class InBatchSoftmax(Objective):
             taught = kl_divergence(scores, expected, present, temperature)
             loss = (1 - share) * loss + share * taught
         return module.share_of_mean(loss, count)
+
+
+class InBatchCollator:
+    """Steps of the in-batch softmax: the responses of the others are the negatives.
+
+    Beside them stand each example's own negatives and `extra_negatives` drawn from `pool` for it.
+    `log_frequencies` are those of each text of the training set, where the loss needs them.
+    """
+
+    def __init__(
+        self,
+        model: TwoTower | CrossEncoder,
+        token_budget: int,
+        *,
+        pool: Sequence[str] = (),
+        extra_negatives: int = 0,
+        seed: int = 0,
+        log_frequencies: Mapping[str, float] | None = None,
+        teacher: TwoTower | CrossEncoder | None = None,
+    ) -> None:
+        from polyrank.training.batches import TextBatcher
+
+        self.read = TextBatcher(model, token_budget)
+        self.taught = None if teacher is None else TextBatcher(teacher, token_budget)
+        self.pool = pool
+        self.extra_negatives = extra_negatives
+        self.seed = seed
+        self.log_frequencies = log_frequencies
+
+    def __call__(self, step: Sequence[Item]) -> dict[str, Any]:
+        """`contexts` and `candidates`: batches cut by length; `identities` (N,): the row of each
+        column's text among the candidates, responses first, then negatives; `context_texts` (B,)
+        and `texts` (U,): numbers that are equal for equal texts in every process;
+        `log_frequencies` (U,). With a teacher, `teacher_contexts` and `teacher_candidates` are the
+        same texts as it reads them.
+        """
+        import torch
+
+        from polyrank.training.gather import text_identity
+
+        examples: list[Example] = [item.example for item in step]
+        columns = [example.response for example in examples]
+        for item in step:
+            columns += self.negatives(item)
+        rows = {text: row for row, text in enumerate(dict.fromkeys(columns))}
+        made: dict[str, Any] = {
+            "contexts": self.read.contexts([example.context for example in examples]),
+            "candidates": self.read.candidates(list(rows)),
+            "identities": torch.tensor([rows[text] for text in columns]),
+            "context_texts": torch.tensor([text_identity(one.context) for one in examples]),
+            "texts": torch.tensor([text_identity(text) for text in rows]),
+        }
+        if self.log_frequencies is not None:
+            made["log_frequencies"] = torch.tensor([self.log_frequencies[text] for text in rows])
+        if self.taught is not None:
+            made["teacher_contexts"] = self.taught.contexts([one.context for one in examples])
+            made["teacher_candidates"] = self.taught.candidates(list(rows))
+        return made
+
+    def negatives(self, item: Item) -> list[str]:
+        """The example's own wrong responses, then drawn ones."""
+        from polyrank.training.batches import drawn_responses
+
+        example: Example = item.example
+        own = list(example.negatives)
+        if self.extra_negatives == 0:
+            return own
+        draw = item.draw(self.seed)
+        return own + drawn_responses(self.pool, example.response, self.extra_negatives, draw)
+
+
+def log_frequencies(
+    examples: Sequence[Example], pool: Sequence[str], extra_negatives: int
+) -> dict[str, float]:
+    """The log q of every text: how many columns of it an example brings to a step on average.
+
+    As a response, as a negative, and as one drawn from the pool; without negatives, q is a
+    response's share of the training set.
+    """
+    counts = Counter(example.response for example in examples)
+    counts.update(text for example in examples for text in example.negatives)
+    drawn = extra_negatives / len(pool) if pool else 0.0
+    return {text: math.log(count / len(examples) + drawn) for text, count in counts.items()}
 
 
 def module_around(model: Any, objective: ObjectiveConfig, loss: Any) -> TwoTowers | CrossReadApart:
