@@ -153,3 +153,9 @@ def require_choice(name: str, value: str, known: Iterable[str]) -> None:
     known = tuple(known)
     if value not in known:
         raise UsageError(f"There is no {name} {value!r}.", nearest(str(value), known))
+
+
+def require_list(name: str, value: object) -> None:
+    """Raise UsageError for a bare text, which would be read letter by letter as a list."""
+    if isinstance(value, str):
+        raise UsageError(f"{name} must be a list, got a single text.", "Write [text].")

@@ -109,3 +109,11 @@ def nearest(name: str, known: Iterable[str]) -> str:
     if close:
         return f"Did you mean {folded[close[0]]!r}?"
     return f"Known are: {', '.join(known)}."
+
+
+def not_numbers(what: str) -> ModelError:
+    """The error of vectors or scores of a model that are not numbers."""
+    return ModelError(
+        f"{what} are not numbers.",
+        "The model's weights are damaged or its training diverged; use another checkpoint.",
+    )

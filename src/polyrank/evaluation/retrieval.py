@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import numpy as np
 
-from polyrank.errors import DataError, MissingExtraError, ModelError, UsageError
+from polyrank.errors import DataError, MissingExtraError, UsageError, not_numbers
 from polyrank.evaluation.metrics import RETRIEVAL_LABELS, QueryMetrics
 from polyrank.evaluation.ranking import PairRanker, TwoTowerRanker
 from polyrank.progress import bar
@@ -101,10 +101,7 @@ def search_vectors(
     vectors = model.encode_candidates([each.text for each in ordered], progress=progress)
     encoded = model.encode_contexts(contexts, progress=progress)
     if not bool(vectors.isfinite().all()):
-        raise ModelError(
-            "The vectors of the corpus are not numbers.",
-            "The weights are damaged or training diverged; use another checkpoint.",
-        )
+        raise not_numbers("The vectors of the corpus")
     if model.device.type == "cuda":
         vectors = vectors.to(model.device)
     found = []
@@ -131,10 +128,7 @@ def rerank(
     ]
     scores = model.score_pairs(pairs, progress=progress).tolist() if pairs else []
     if any(map(math.isnan, scores)):
-        raise ModelError(
-            "The reranker's scores are not numbers.",
-            "Its weights are damaged or its training diverged; use another checkpoint.",
-        )
+        raise not_numbers("The reranker's scores")
     remaining = iter(scores)
     reranked = {}
     for query, ids in rankings.items():

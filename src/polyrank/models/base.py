@@ -190,9 +190,3 @@ def hits(scores: Tensor, candidates: Sequence[str], top_k: int | None) -> list[H
     values = scores.tolist()
     order = sorted(range(count), key=lambda i: (values[i], str(i)), reverse=True)
     return [Hit(str(i), values[i], candidates[i]) for i in order[:top_k]]
-
-
-def refuse_bare_text(texts: Any, name: str) -> None:
-    """A single string where a list of texts belongs would be read letter by letter."""
-    if isinstance(texts, str):
-        raise UsageError(f"{name} must be a list, got a single text.", "Write [text].")

@@ -12,9 +12,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from polyrank.config import require_list
 from polyrank.errors import UsageError
 from polyrank.models.backbone import Backbone
-from polyrank.models.base import Model, hits, refuse_bare_text
+from polyrank.models.base import Model, hits
 from polyrank.models.config import CrossEncoderConfig
 from polyrank.models.heads import DenseHead, PoolerHead, ScoreHead
 from polyrank.models.interaction import InteractionHead, read_side_by_side, sides_of
@@ -107,7 +108,7 @@ class CrossEncoder(Model):
         self, pairs: Sequence[tuple[Context, str]], *, progress: bool = False
     ) -> Tensor:
         """The score of each (context, candidate): (n,), float32; logits (n, L) for classes."""
-        refuse_bare_text(pairs, "pairs")
+        require_list("pairs", pairs)
         head = self.for_inference("head", dtype=torch.float32)
         names = ["tower"] if self.candidate_tower is None else ["tower", "candidate_tower"]
         towers: list[Any] = [self.for_inference(name) for name in names]
@@ -138,7 +139,7 @@ class CrossEncoder(Model):
                 "A cross-encoder with classes gives no single score to rank by.",
                 "Use score_pairs, or train one with task='rank'.",
             )
-        refuse_bare_text(candidates, "candidates")
+        require_list("candidates", candidates)
         places = {text: place for place, text in enumerate(dict.fromkeys(candidates))}
         scores = self.score(context, list(places))
         return hits(scores[[places[text] for text in candidates]], candidates, top_k)

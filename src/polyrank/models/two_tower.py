@@ -17,8 +17,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from polyrank.config import require_list
 from polyrank.models.backbone import Backbone
-from polyrank.models.base import Model, hits, refuse_bare_text
+from polyrank.models.base import Model, hits
 from polyrank.models.config import BiEncoderConfig, PolyEncoderConfig
 from polyrank.models.pooling import reduce
 from polyrank.records import Context, Hit
@@ -111,7 +112,7 @@ class TwoTower(Model):
         A context is a text or a list of turns, oldest first. Where a context has fewer than m
         vectors, the rest are zeros, which `score` leaves out.
         """
-        refuse_bare_text(contexts, "contexts")
+        require_list("contexts", contexts)
         sequences = self.tokenizer.contexts(contexts, self.config.max_context_length)
         encoded = torch.zeros(len(sequences), self.num_vectors, self.dimension)
         described = "Encoding contexts" if progress else None
@@ -124,7 +125,7 @@ class TwoTower(Model):
 
     def encode_candidates(self, texts: Sequence[str], *, progress: bool = False) -> Tensor:
         """The vector of each candidate: (N, d), float32, on the CPU."""
-        refuse_bare_text(texts, "candidates")
+        require_list("candidates", texts)
         sequences = self.tokenizer.candidates(texts, self.config.max_candidate_length)
         encoded = torch.zeros(len(sequences), self.dimension)
         described = "Encoding candidates" if progress else None
@@ -152,7 +153,7 @@ class TwoTower(Model):
         Equal texts are scored once, since the last bit of a product depends on the row. Raises
         UsageError for no candidates or a `top_k` that is not between 1 and their number.
         """
-        refuse_bare_text(candidates, "candidates")
+        require_list("candidates", candidates)
         places = {text: place for place, text in enumerate(dict.fromkeys(candidates))}
         scores = self.score(self.encode_contexts([context]), self.encode_candidates(list(places)))
         return hits(scores[0, [places[text] for text in candidates]], candidates, top_k)

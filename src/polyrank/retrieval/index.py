@@ -10,7 +10,7 @@ from typing import Any, cast, get_args
 import torch
 from torch import Tensor
 
-from polyrank.config import require_choice
+from polyrank.config import require_choice, require_list
 from polyrank.data.candidates import read_ids
 from polyrank.errors import DataError, IndexFolderError, UsageError
 from polyrank.records import Candidate, Context
@@ -187,8 +187,7 @@ class Index:
         hits. Raises UsageError for a `top_k` that is not between 1 and the number of candidates,
         or a filter that does not fit the index.
         """
-        if isinstance(contexts, str):
-            raise UsageError("contexts must be a list, got a single text.", "Write [text].")
+        require_list("contexts", contexts)
         count = len(self)
         if not 1 <= top_k <= count:
             raise UsageError(
@@ -217,8 +216,7 @@ class Index:
         `identifiers` are ids, or a file with one id per line. Raises DataError for an id that the
         index does not have or that is given twice.
         """
-        if isinstance(identifiers, str):
-            raise UsageError("identifiers must be a list, got a single text.", "Write [id].")
+        require_list("identifiers", identifiers)
         if isinstance(identifiers, Path):
             return delete_listed(self.engine, identifiers)
         return self.engine.delete(identifiers)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from torch import Tensor
 
 from polyrank.config import require
-from polyrank.errors import ModelError, UsageError
+from polyrank.errors import UsageError, not_numbers
 from polyrank.records import Context, Hit
 from polyrank.retrieval.engine import Found, SearchResults
 from polyrank.retrieval.filters import Filter
@@ -100,10 +100,7 @@ class RetrieveRerank:
         different = list(dict.fromkeys(pairs))
         scores = self.reranker.score_pairs(different, progress=progress).tolist()
         if any(map(math.isnan, scores)):
-            raise ModelError(
-                "The reranker's scores of a context are not numbers.",
-                "Its weights are damaged or its training diverged; use another checkpoint.",
-            )
+            raise not_numbers("The reranker's scores of a context")
         return dict(zip(different, scores, strict=True))
 
     def __repr__(self) -> str:

@@ -19,7 +19,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from polyrank.errors import ModelError
+from polyrank.errors import not_numbers
 from polyrank.scoring.poly import Attention, ExactScorer
 from polyrank.scoring.screen import Screen, ScreenRows, norms_of, screen_for
 
@@ -66,10 +66,7 @@ def best_rows(
     context's vectors are not numbers.
     """
     if not bool(contexts.isfinite().all()):
-        raise ModelError(
-            "The vectors of a context are not numbers.",
-            "The model's weights are damaged or its training diverged; use another checkpoint.",
-        )
+        raise not_numbers("The vectors of a context")
     selectors = [
         Selector(ExactScorer(context, attention), gather, each)
         for context, each in zip(contexts, best, strict=True)

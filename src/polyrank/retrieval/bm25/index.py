@@ -20,8 +20,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from polyrank.config import require
-from polyrank.errors import DataError, MissingExtraError, UsageError
+from polyrank.config import require, require_list
+from polyrank.errors import DataError, MissingExtraError
 from polyrank.progress import bar
 from polyrank.records import Candidate, Context, Hit
 from polyrank.retrieval.bm25.config import BM25Config, Tokenise, pieces, stemmed_words, words
@@ -138,8 +138,7 @@ class BM25Index:
         Candidates without any word of the context are never hits, so there may be fewer. Raises
         UsageError for a `top_k` that is not between 1 and the number of candidates.
         """
-        if isinstance(contexts, str):
-            raise UsageError("contexts must be a list, got a single text.", "Write [text].")
+        require_list("contexts", contexts)
         count = len(self)
         known = f"from 1 to the number of candidates in the index, {count}"
         require(1 <= top_k <= count, "top_k", known, top_k)

@@ -12,7 +12,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from polyrank.errors import DataError, IndexFolderError, ModelError, UsageError
+from polyrank.errors import DataError, IndexFolderError, UsageError, not_numbers
 from polyrank.records import Candidate, Hit
 from polyrank.retrieval.engine import Encode, Found, SearchReport
 from polyrank.retrieval.filters import Filter, require_fields
@@ -277,10 +277,7 @@ def require_contexts(contexts: Tensor, dimension: int) -> None:
             "Use the model that the index was made with.",
         )
     if not contexts.isfinite().all():
-        raise ModelError(
-            "The scores of a context are not numbers.",
-            "The model's weights are damaged or its training diverged; use another checkpoint.",
-        )
+        raise not_numbers("The scores of a context")
 
 
 def is_storable(identifier: str) -> bool:

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from polyrank.config import require, require_choice
-from polyrank.errors import IndexFolderError, ModelError, UsageError
+from polyrank.errors import IndexFolderError, ModelError, UsageError, not_numbers
 from polyrank.records import Candidate, Value
 from polyrank.retrieval.milvus.address import parse_numbers
 from polyrank.retrieval.milvus.expression import PREFIX
@@ -273,10 +273,7 @@ def encoded_rows(
     finite = np.isfinite(matrix).all(axis=1)
     if not finite.all():
         bad = candidates[int(np.argmin(finite))]
-        raise ModelError(
-            f"The vector of the candidate {bad.id!r} has components that are not numbers.",
-            "The model's weights are damaged or its training diverged; use another checkpoint.",
-        )
+        raise not_numbers(f"Components of the vector of the candidate {bad.id!r}")
     rows: list[Row] = [
         {IDENTIFIER: c.id, TEXT: c.text, VECTOR: vector, **dynamic(c.metadata)}
         for c, vector in zip(candidates, matrix, strict=True)

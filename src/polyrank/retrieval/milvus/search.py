@@ -22,7 +22,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from polyrank.errors import ModelError
+from polyrank.errors import not_numbers
 from polyrank.retrieval.engine import SearchReport, Strategy
 from polyrank.retrieval.milvus.collection import MOST_HITS, Collection
 from polyrank.retrieval.milvus.schema import IDENTIFIER, VECTOR, Description, vector_of
@@ -62,10 +62,7 @@ class Ranking:
         with torch.inference_mode():
             values: NDArray[np.float32] = self._scorer.scores(torch.from_numpy(vectors)).numpy()
         if np.isnan(values).any():
-            raise ModelError(
-                "The scores of a context are not numbers.",
-                "The model's weights are damaged or its training diverged; use another checkpoint.",
-            )
+            raise not_numbers("The scores of a context")
         return values
 
     def _keep(self, identifiers: Sequence[str], scores: NDArray[np.float32]) -> None:
