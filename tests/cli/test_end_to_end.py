@@ -211,7 +211,7 @@ def bad_files(folder):
     (folder / "cut.jsonl.xz").write_bytes(lzma.compress(good.encode() * 500)[:-20])
     yield folder / "cut.jsonl.xz", "compressed data cannot be read"
     yield folder / "none.jsonl", "There is no such file"
-    yield folder, "The folder is none in BEIR's layout"
+    yield folder, "The folder is not in BEIR's layout"
 
 
 @pytest.mark.parametrize("number", range(11))

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 from polyrank.cli.command import command
+from polyrank.cli.flags import flag_of
 from polyrank.cli.options import ModelOptions, load, option, positional
 from polyrank.cli.output import Output
 from polyrank.errors import DataError, UsageError
@@ -108,39 +109,39 @@ def index(options: IndexOptions, output: Output) -> None:
     An index can be changed: --add, --delete, --compact. A change that is interrupted leaves the
     index as it was, and searches go on meanwhile.
     """
-    chosen = [name for name in CHANGES if getattr(options, name) not in (None, False)]
-    require_fit(options, chosen)
-    if not chosen:
+    change = change_of(options)
+    if change is None:
+        require_sources(options)
         build(options, output)
-        return
-    changes: dict[str, Callable[[IndexOptions, Output], None]] = {
-        "add": add,
-        "delete": delete,
-        "compact": compact,
-        "verify": verify,
-    }
-    changes[chosen[0]](options, output)
+    else:
+        require_change_alone(options, change)
+        {"add": add, "delete": delete, "compact": compact, "verify": verify}[change](
+            options, output
+        )
 
 
-def require_fit(options: IndexOptions, chosen: list[str]) -> None:
-    """Raise UsageError for options that do not go together."""
+def change_of(options: IndexOptions) -> str | None:
+    """The change that is asked for; without one, an index is made. Raises UsageError for two."""
+    chosen = [name for name in CHANGES if getattr(options, name) not in (None, False)]
     if len(chosen) > 1:
         raise UsageError(
             f"--{chosen[0]} and --{chosen[1]} are two changes.", "Run one after the other."
         )
     if options.replace and chosen != ["add"]:
         raise UsageError("--replace goes with --add only.", "Leave it out.")
-    if chosen:
-        standard = IndexOptions(model=options.model)
-        for name in OF_BUILDING:
-            if getattr(options, name) != getattr(standard, name):
-                flag = "--no-copy-model" if name == "copy_model" else f"--{name.replace('_', '-')}"
-                raise UsageError(
-                    f"{flag} is for making an index, and --{chosen[0]} changes one.",
-                    f"Leave one of them out; --{chosen[0]} needs the folder of an index only.",
-                )
-        return
-    require_sources(options)
+    return chosen[0] if chosen else None
+
+
+def require_change_alone(options: IndexOptions, change: str) -> None:
+    """Raise UsageError for options that are for making an index."""
+    standard = IndexOptions(model=options.model)
+    for name in OF_BUILDING:
+        if getattr(options, name) != getattr(standard, name):
+            flag = "--no-copy-model" if name == "copy_model" else flag_of(name)
+            raise UsageError(
+                f"{flag} is for making an index, and --{change} changes one.",
+                f"Leave one of them out; --{change} needs the folder of an index only.",
+            )
 
 
 def require_sources(options: IndexOptions) -> None:
