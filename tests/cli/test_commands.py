@@ -34,7 +34,7 @@ class FakeIndex:
 
     def __init__(self) -> None:
         self.model = LengthCross()
-        self.engine = SimpleNamespace()
+        self.engine = SimpleNamespace(manifest=None)
 
     def __len__(self) -> int:
         return 1234

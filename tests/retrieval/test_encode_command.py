@@ -140,7 +140,7 @@ def test_an_interrupted_run_says_that_the_parts_are_kept(given, monkeypatch, cap
     assert run([*map(str, given), "--num-shards", "2"], commands()) == 130
     err = capsys.readouterr().err
     assert "The finished parts in" in err
-    assert "run the same command again to go on" in err
+    assert "run the same command again to resume" in err
 
 
 def test_processes_load_the_model_themselves(given, tmp_path, polyrank, monkeypatch):

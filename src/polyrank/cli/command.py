@@ -154,8 +154,8 @@ def keyword(name: str, default: Any, annotation: Any) -> inspect.Parameter:
 
 
 def default_words(flag: Flag) -> str:
-    """The default as one would type it, and others with when they hold; nothing where it is null,
-    an empty text or an empty list.
+    """The default as one would type it, and others with when they apply; nothing for null, an empty
+    text or an empty list.
     """
     if flag.required:
         return " Required."

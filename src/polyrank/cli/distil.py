@@ -41,31 +41,31 @@ class DistilOptions(TrainOptions):
     arch: Literal["bi", "poly"] = option(help="The architecture.", unless="show_config")
     pairs: tuple[str, ...] = option(
         ("given",),
-        help="What the teacher scores beside the responses: given, the negatives of the data; and "
-        "what is found as by polyrank mine: random, dialogue, bm25, model. Of labelled pairs, the "
-        "texts are put together anew: random, bm25, model.",
+        help="What the teacher scores besides the responses: the negatives of the data (given), "
+        "and negatives that are found as `polyrank mine` does (random, dialogue, bm25, model). "
+        "From labelled pairs, new pairs are made (random, bm25, model).",
         metavar="|".join(PAIRS) + ",…",
     )
     miner: Path | None = option(
-        None, help="The folder of the bi- or poly-encoder of --pairs model."
+        None, help="The folder of the bi- or poly-encoder for --pairs model."
     )
     candidates: Path | None = option(
         None,
-        help="What negatives are taken from, one text a line or JSONL; by default, the responses "
-        "of the data or their corpus.",
+        help="The texts to take negatives from, one per line or JSONL; by default, the responses "
+        "in the data or its corpus.",
     )
     labels: Path | None = option(
         None,
-        help="The JSONL file that keeps the teacher's scores, for the next run too; by default "
-        "beside the output, named OUTPUT.labels.jsonl.",
+        help="The JSONL file that keeps the teacher's scores for later runs; by default "
+        "OUTPUT.labels.jsonl, beside the output.",
     )
     in_batch: bool = option(
         False,
-        help="Let the teacher score all candidates of each step while the model is trained, "
-        "instead of some pairs beforehand. It must read texts apart: a bi- or poly-encoder, or a "
+        help="Let the teacher score all candidates of each step during training, instead of some "
+        "pairs beforehand. The teacher must encode texts separately: a bi- or poly-encoder, or a "
         "cross-encoder with head = interaction.",
     )
-    relabel: bool = option(False, help="Discard the scores of --labels and score anew.")
+    relabel: bool = option(False, help="Discard the scores in --labels and score again.")
     model: dict[str, Any] = any_of({"bi": BiEncoderConfig(), "poly": PolyEncoderConfig()})
     objective: ObjectiveConfig = flattened(
         hide=("symmetric", "logq", "extra_negatives", "margin"),
@@ -116,13 +116,13 @@ def interrupted(options: DistilOptions) -> str:
 
 @command("distil", DistilOptions, interrupted=interrupted)
 def distil(options: DistilOptions, output: Output) -> None:
-    """Train a bi- or poly-encoder to score as a cross-encoder does.
+    """Train a bi- or poly-encoder to score like a cross-encoder.
 
     The teacher scores each response and its negatives once, and the scores are kept for the next
-    run; the objective is margin_mse or kl, by itself the first. Of labelled pairs, new pairs are
-    made, which the teacher labels, and the model is trained on both (Augmented SBERT). With
-    --in-batch nothing is scored beforehand: the teacher says of every candidate of a step how well
-    it fits every context. An interrupted run goes on where it was when it is started again.
+    run; the objective is margin_mse, by default, or kl. From labelled pairs, new pairs are made and
+    labelled by the teacher, and the model is trained on both (Augmented SBERT). With --in-batch,
+    nothing is scored beforehand: at each step, the teacher scores every candidate for every
+    context. An interrupted run resumes when it is started again.
     """
     if options.show_config:
         show_config(options, [options.arch] if options.arch else ["bi", "poly"], output)
@@ -162,7 +162,7 @@ def require_free(options: DistilOptions) -> None:
 def settled(
     options: DistilOptions, pool: Pool | list[LabelledPair], output: Output
 ) -> DistilOptions:
-    """The options with the objective that learns from the teacher. Warns of what is idle."""
+    """The options with the objective that learns from the teacher. Warns of idle settings."""
     unused = ["miner"] if options.miner is not None and "model" not in options.pairs else []
     if "bm25" not in options.pairs:
         standard = vars(BM25Config())
@@ -192,7 +192,7 @@ def settled(
 def taught(
     options: DistilOptions, pool: Pool | list[LabelledPair], output: Output
 ) -> list[Example] | list[LabelledPair]:
-    """What the model is trained on: the records with the teacher's labels."""
+    """The training data: the records with the teacher's labels."""
     from polyrank.training.teaching.labelling import label
     from polyrank.training.teaching.silver import silver_pairs
 
@@ -213,13 +213,13 @@ def taught(
         num_pairs = sum(1 + len(example.negatives) for example in examples)
         left_out = len(pool.examples) - len(examples)
         if left_out:
-            output.warn(f"{left_out:,} examples without any negative are left out.")
+            output.warn(f"{left_out:,} examples without negatives are left out.")
         output.say(f"{num_pairs:,} scores of {options.teacher} are in {options.store}")
         return examples
     if not methods:
         raise UsageError(
             "Labelled pairs have labels of their own, and --pairs given adds nothing to them.",
-            "Let new ones be found: --pairs bm25, model or random.",
+            "Let new pairs be found, with --pairs bm25, model or random.",
         )
     silver = silver_pairs(teacher, pool, **common)
     output.say(
@@ -230,7 +230,7 @@ def taught(
 
 
 def methods_of(options: DistilOptions) -> list[Method]:
-    """The ways in which pairs are found."""
+    """The methods that find pairs."""
     from polyrank.training.negatives import methods
 
     made: list[Method] = []

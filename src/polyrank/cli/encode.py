@@ -31,24 +31,24 @@ class EncodeOptions(ModelOptions):
 
     model: Path = positional("MODEL", help="The folder of a saved bi- or poly-encoder.")
     candidates: Path = option(
-        help="The candidates: one text a line, or JSONL of objects with text and, optionally, id "
-        "and metadata."
+        help="The candidates: one text per line, or JSONL of objects with text and, optionally, "
+        "id and metadata."
     )
     output: Path = option(
-        help="The folder of the parts, which all processes share; finished ones are skipped."
+        help="The folder for the parts, shared by all processes; finished parts are skipped."
     )
-    num_shards: int = option(help="How many contiguous parts the candidates are cut into.")
+    num_shards: int = option(help="How many contiguous parts to cut the candidates into.")
     shard_index: int | None = option(
         None,
-        help="Encode only this part, counted from 0; without it, every one that is not there and "
-        "that no other process is at.",
+        help="Encode only this part, counted from 0. By default, every part that is missing and "
+        "that no other process is encoding.",
     )
     storage: Literal["float32", "bfloat16", "float16", "int8"] = option(
-        "float32", help="How the vectors are kept: in 4, 2, 2 or 1 byte a component."
+        "float32", help="How to store the vectors: in 4, 2, 2 or 1 bytes per component."
     )
     processes: int = option(
         1,
-        help="How many processes of this machine encode parts; they divide its cores, or have a "
+        help="How many processes encode parts on this machine; they share its cores, or have one "
         "GPU each.",
     )
 
@@ -65,17 +65,17 @@ def interrupted(options: EncodeOptions) -> str:
     """The words after Ctrl-C."""
     return (
         f"The finished parts in {options.output} and the vectors made so far are kept: run the "
-        "same command again to go on."
+        "same command again to resume."
     )
 
 
 @command("encode", EncodeOptions, interrupted=interrupted)
 def encode(options: EncodeOptions, output: Output) -> None:
-    """Encode a file of candidates in parts that `polyrank index --encoded` makes an index of.
+    """Encode a file of candidates in parts, for `polyrank index --encoded` to make an index of.
 
-    Parts can be encoded at the same time by processes on any machines that share the folder:
-    with --shard-index each encodes one, without it each takes the next that is free. A finished
-    part is skipped, an interrupted one goes on where it was.
+    Processes on any number of machines that share the folder can encode parts at the same time.
+    With --shard-index, each process encodes one part; without it, each takes the next free part. A
+    finished part is skipped, and an interrupted one resumes.
     """
     started = time.perf_counter()
     parts = []
@@ -113,7 +113,7 @@ def encode(options: EncodeOptions, output: Output) -> None:
 
 
 def encoded_parts(options: EncodeOptions) -> Iterator[EncodedPart]:
-    """Encode what the options ask for."""
+    """Encode the parts that the options ask for."""
     if options.processes > 1:
         yield from encoded_by_processes(options)
         return
@@ -151,7 +151,7 @@ def encoded_by_processes(options: EncodeOptions) -> Iterator[EncodedPart]:
 
 
 def say(part: EncodedPart, options: EncodeOptions, output: Output) -> None:
-    """What has become of a part, for people."""
+    """Tell people what happened to a part."""
     output.say(
         f"part {part.part_index} of {options.num_shards}: {part.num_candidates:,} candidates, "
         f"{WORDS[part.state]}"
@@ -159,7 +159,7 @@ def say(part: EncodedPart, options: EncodeOptions, output: Output) -> None:
 
 
 def missing_parts(options: EncodeOptions) -> list[int]:
-    """The parts that are not there."""
+    """The parts that are missing."""
     from polyrank.retrieval.bulk.parts import part_folder
 
     everything = range(options.num_shards)

@@ -32,7 +32,7 @@ class Flag:
     type: Any
     path: tuple[str, ...]
     default: Any
-    """What runs where nothing is given; None also where `cases` say it all."""
+    """The value if nothing is given; None also if `cases` cover everything."""
     help: str
     flag: str
     short: str | None = None
@@ -40,13 +40,13 @@ class Flag:
     metavar: str = "VALUE"
     split: bool = True
     unless: str | None = None
-    """The switch with which a required one may be missing."""
+    """The switch that allows a required value to be missing."""
     cases: tuple[tuple[str, Any], ...] = ()
-    """Other defaults, each with the words for when it holds: ("for cross", "first")."""
+    """Other defaults, each with the words for when it applies: ("for cross", "first")."""
 
     @property
     def required(self) -> bool:
-        """Whether neither the class nor the command has a default for it."""
+        """Whether it has no default."""
         return self.default is MISSING
 
     @property
@@ -69,11 +69,11 @@ class Options:
     """Base of the options of every command."""
 
     CASES: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
-    """Settings with which `presets` are others, by the words that --help has for them."""
+    """Settings that change `presets`, by the words for them in --help."""
 
     @classmethod
     def presets(cls, values: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Settings, by name, between what flags and YAML say (`values`) and the defaults."""
+        """Settings that override the defaults; flags and YAML (`values`) override them."""
         return {}
 
 
@@ -145,7 +145,7 @@ def walk(
 def union(
     alternatives: Mapping[str, Any], path: tuple[str, ...], hidden: tuple[str, ...]
 ) -> Iterator[Flag]:
-    """Yield one flag for every name that any of the settings has; the help says which have it."""
+    """Yield one flag for every name in any of the settings; the help says which have it."""
     by_name: dict[str, dict[str, Flag]] = {}
     for label, settings in alternatives.items():
         for flag in walk(type(settings), path, settings, hidden):
@@ -179,7 +179,7 @@ def listed(words: Sequence[str]) -> str:
 
 
 def either(kinds: list[Any]) -> Any:
-    """A type that takes what any of the types takes; choices become one list of choices."""
+    """A type that accepts what any of the types accepts; choices become one list of choices."""
     if all(get_origin(kind) is Literal for kind in kinds):
         return Literal.__getitem__(tuple(choice for kind in kinds for choice in get_args(kind)))
     return reduce(or_, kinds)

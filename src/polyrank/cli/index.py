@@ -36,54 +36,55 @@ class IndexOptions(ModelOptions):
 
     model: Path = positional(
         "MODEL|INDEX",
-        help="The folder of a saved bi- or poly-encoder, to make an index with; or the folder of "
-        "an index, to change or verify it.",
+        help="The folder of a saved bi- or poly-encoder to make an index with, or the folder of an "
+        "index to change or verify.",
     )
     candidates: Path | None = option(
         None,
-        help="Make an index of these candidates: one text a line, or JSONL of objects with text "
+        help="Make an index of these candidates: one text per line, or JSONL of objects with text "
         "and, optionally, id and metadata.",
     )
     encoded: Path | None = option(
         None,
-        help="Make an index of the parts in this folder, which `polyrank encode` wrote; nothing "
-        "is encoded.",
+        help="Make an index of the parts that `polyrank encode` wrote to this folder; nothing is "
+        "encoded.",
     )
     output: Path | None = option(
-        None, help="The folder of the index to make; an index that stands there is replaced."
+        None, help="The folder for the new index; an index there is replaced."
     )
     storage: Literal["float32", "bfloat16", "float16", "int8"] = option(
-        "float32", help="How the vectors are kept: in 4, 2, 2 or 1 byte a component."
+        "float32", help="How to store the vectors: in 4, 2, 2 or 1 bytes per component."
     )
     copy_model: bool = option(
-        True, help="Keep a copy of the model in the index, or only name the model's folder."
+        True, help="Keep a copy of the model in the index, or only a reference to its folder."
     )
     backend: str = option(
         "exact",
         metavar="BACKEND",
-        help="exact; hnsw, ivf or ivfpq, to search approximately as well; or a Milvus to keep the "
-        "candidates in: milvus://HOST:PORT/COLLECTION, or a path ending in .db for an embedded "
-        "one.",
+        help="exact; hnsw, ivf or ivfpq, which add approximate search; or a Milvus database that "
+        "stores the candidates: milvus://HOST:PORT/COLLECTION, or a path ending in .db for an "
+        "embedded one.",
     )
-    recall: float = option(
-        0.99, help="The recall of the best 100 that hnsw, ivf and ivfpq are tuned for."
-    )
+    recall: float = option(0.99, help="The recall@100 that hnsw, ivf and ivfpq are tuned for.")
     contexts: Path | None = option(
         None,
-        help="Contexts to tune and measure that recall with, one text a line; texts of candidates "
-        "by default.",
+        help="Contexts for tuning and measuring that recall, one text per line; by default, texts "
+        "of candidates.",
     )
     milvus_index: str = option(
         "HNSW",
         help="The index in Milvus: FLAT, which certifies exact searches fastest, HNSW, HNSW_SQ, "
         "IVF_FLAT, IVF_SQ8 or AUTOINDEX; with parameters as in HNSW:M=32,efConstruction=400.",
     )
-    add: Path | None = option(None, help="Add the candidates of this file to the index, or none.")
-    replace: bool = option(
-        False, help="With --add: let a candidate take the place of the one with its id."
+    add: Path | None = option(
+        None,
+        help="Add the candidates in this file to the index: all of them or, if any fails, none.",
     )
+    replace: bool = option(False, help="With --add: let candidates replace those with the same id.")
     delete: Path | None = option(
-        None, help="Delete the candidates whose ids this file has, one a line, or none."
+        None,
+        help="Delete the candidates with the ids in this file, one per line: all of them or, if "
+        "any is unknown, none.",
     )
     compact: bool = option(False, help="Free the space of deleted candidates and merge shards.")
     verify: bool = option(False, help="Compare every file of the index with its checksum.")
@@ -96,7 +97,7 @@ def interrupted(options: IndexOptions) -> str:
     made = "vectors made so far" if options.encoded is None else "encoded parts"
     return (
         f"What stood at {options.output} before is unchanged, and the {made} are kept: run the "
-        "same command again to go on."
+        "same command again to resume."
     )
 
 
@@ -105,9 +106,9 @@ def index(options: IndexOptions, output: Output) -> None:
     """Encode candidates once and write them to an index that `polyrank search` opens.
 
     The file may be of any size. With --encoded, the parts that `polyrank encode` wrote become the
-    index. An interrupted run goes on where it was when it is started again.
-    An index can be changed: --add, --delete, --compact. A change that is interrupted leaves the
-    index as it was, and searches go on meanwhile.
+    index. An interrupted run resumes when it is started again.
+    --add, --delete and --compact change an index. An interrupted change leaves the index as it was,
+    and searches continue while a change runs.
     """
     change = change_of(options)
     if change is None:
@@ -133,7 +134,7 @@ def change_of(options: IndexOptions) -> str | None:
 
 
 def require_change_alone(options: IndexOptions, change: str) -> None:
-    """Raise UsageError for options that are for making an index."""
+    """Raise UsageError for options that only make sense for a new index."""
     standard = IndexOptions(model=options.model)
     for name in OF_BUILDING:
         if getattr(options, name) != getattr(standard, name):

@@ -35,28 +35,31 @@ class MineOptions(ModelOptions, DataOptions):
 
     data: Path = option(
         help="Examples with context and response; or a corpus with queries and judgements, such "
-        "as a BEIR folder, which is then searched."
+        "as a BEIR folder, whose documents become the candidates."
     )
-    split: str | None = option(None, help="The part of the data, where it has several.")
+    split: str | None = option(None, help="The split to use, if the data has several.")
     method: Literal["random", "dialogue", "bm25", "model"] = option(
-        help="Where negatives come from: drawn from all candidates, other turns of the dialogue, "
-        "what BM25 finds, or what a bi- or poly-encoder finds."
+        help="Where negatives come from: random draws from all candidates, other turns of the "
+        "dialogue, a search with BM25, or a search with a bi- or poly-encoder."
     )
-    model: Path | None = option(None, help="The folder of the model of --method model.")
+    model: Path | None = option(None, help="The folder of the model for --method model.")
     index: Path | None = option(
-        None, help="An index of that model to search; by default, one of the candidates is made."
+        None,
+        help="An index made by that model; by default, the candidates are indexed first.",
     )
     candidates: Path | None = option(
         None,
-        help="What negatives are taken from, one text a line or JSONL; by default, the responses "
-        "of the data or the corpus of a BEIR folder.",
+        help="The texts to take negatives from, one per line or JSONL; by default, the responses "
+        "in the data or the corpus of a BEIR folder.",
     )
     cross: Path | None = option(
         None,
-        help="The folder of a cross-encoder that leaves out what it finds right, as the limits "
-        "that begin with --cross- say; its scores are written with the examples.",
+        help="The folder of a cross-encoder that drops negatives it considers right, by the "
+        "limits --cross-…; its scores are written with the examples.",
     )
-    output: Path = option(help="JSONL of the examples with their negatives; a file is replaced.")
+    output: Path = option(
+        help="The JSONL file for the examples with their negatives; an existing file is replaced."
+    )
     limit: int | None = option(None, help="Use only the first N examples.")
     restart: bool = option(False, help="Discard an unfinished run of the same output.")
     negatives: NegativesConfig = flattened()
@@ -82,7 +85,7 @@ def interrupted(options: MineOptions) -> str:
     """The words after Ctrl-C."""
     return (
         f"What stood at {options.output} before is unchanged, and the negatives found so far are "
-        "kept: run the same command again to go on."
+        "kept: run the same command again to resume."
     )
 
 
@@ -90,8 +93,8 @@ def interrupted(options: MineOptions) -> str:
 def mine(options: MineOptions, output: Output) -> None:
     """Find negatives: wrong responses that a model should learn to tell from the right ones.
 
-    A known response of a context is never its negative. An interrupted run goes on where it was
-    when it is started again.
+    A known response of a context is never its negative. An interrupted run resumes when it is
+    started again.
     """
     warn_without_effect(options, output)
     pool = pool_of(options, output)
@@ -125,7 +128,7 @@ def mine(options: MineOptions, output: Output) -> None:
 
 
 def warn_without_effect(options: MineOptions, output: Output) -> None:
-    """Warn of options that the method has no use for."""
+    """Warn of options that have no effect on the method."""
     flags = [name for name in ("model", "index") if getattr(options, name) is not None]
     unused = flags if options.method != "model" else []
     if options.method in ("random", "dialogue"):

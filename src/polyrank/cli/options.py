@@ -9,11 +9,10 @@ text below the field, or metadata.
     positional  the name of an argument without a flag, such as "INDEX"
     metavar     the word for the value in --help
     split       False keeps the commas in the values of a tuple
-    unless      the switch with which a required value may be missing; it is None then
+    unless      the switch that allows a required value to be missing; it is None then
 
 A field whose type is a dataclass is flattened: its fields become flags of the command and names in
-YAML. A class method `presets` may give settings that lie between YAML and the defaults. Knows
-nothing of typer (see `command`).
+YAML. `Options.presets` may override the defaults. Knows nothing of typer (see `command`).
 """
 
 from __future__ import annotations

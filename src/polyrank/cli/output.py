@@ -32,7 +32,7 @@ class Output:
         return sys.stderr if self.json else sys.stdout
 
     def say(self, text: str = "") -> None:
-        """Print a line for people, as it is: brackets in it are no markup."""
+        """Print a line for people as it is: brackets in it are not markup."""
         print(text, file=self.stream, flush=True)
 
     def warn(self, text: str) -> None:
@@ -50,7 +50,7 @@ class Output:
 
 
 def console_for(stream: TextIO) -> Console:
-    """A rich console on a stream, wide enough for tables where there is no terminal.
+    """A rich console on a stream, wide enough for tables if it is not a terminal.
 
     It raises BrokenPipeError, as print does, where rich would end the process.
     """
@@ -65,7 +65,7 @@ def console_for(stream: TextIO) -> Console:
 
 
 def plain(value: Any) -> Any:
-    """A value of JSON: paths as texts, arrays as lists, what is not a finite number as null."""
+    """A value of JSON: paths as texts, arrays as lists, infinities and NaN as null."""
     if isinstance(value, float) and not math.isfinite(value):
         return None
     if value is None or isinstance(value, (str, bool, int, float)):

@@ -41,7 +41,7 @@ LENGTHS = {"max_context_length": 64, "max_candidate_length": 288}
 MODEL: dict[str, Any] = {"shared_towers": True, **LENGTHS}
 """The defaults of the model around any encoder."""
 UNUSED = ("num_negatives", "metric", "plateau_factor")
-"""Settings of training that have no place here."""
+"""Settings of training that have no effect on pre-training."""
 TRAINING = TrainingConfig(epochs=1.0)
 
 
@@ -50,26 +50,26 @@ class PretrainOptions(RunOptions):
     """Options of `polyrank pretrain`."""
 
     corpus: tuple[Path, ...] = option(
-        help="The folder of a corpus that `polyrank corpus` made; several, by commas, for tasks "
-        "of articles and of conversations.",
+        help="The folder of a corpus that `polyrank corpus` made; several, separated by commas, "
+        "for tasks on articles and on conversations.",
         unless="show_config",
     )
     output: Path | None = option(
-        None, help="The folder of the encoder; a model there is replaced. Required to train."
+        None, help="The folder for the encoder; a model there is replaced. Required for training."
     )
     base: str | None = option(
         None,
-        help="The encoder or model to go on with; without it, a new one with a vocabulary of its "
-        "own.",
+        help="The encoder or model to continue training; by default, a new encoder with its own "
+        "vocabulary. A saved model brings its own settings, except for the lengths of texts.",
         metavar="MODEL",
     )
     recipe: str | None = option(
         None,
-        help="Begin with the settings of a paper; --show-config shows them.",
+        help="Start from the settings of a paper; --show-config shows them.",
         metavar="|".join(PRETRAINING),
     )
     preview: bool = option(
-        False, help="Print the corpus's figures and some pairs of each task, and train nothing."
+        False, help="Print statistics of the corpus and some pairs of each task, and train nothing."
     )
     preview_pairs: int = option(3, help="How many pairs of each task --preview prints.")
     pretraining: PretrainingConfig = flattened()
@@ -87,7 +87,7 @@ class PretrainOptions(RunOptions):
 
     @classmethod
     def presets(cls, values: Mapping[str, Any]) -> Mapping[str, Any]:
-        """What suits a new encoder, and the settings of the recipe."""
+        """The settings of the recipe and, for a new encoder, those that suit it."""
         recipe = values.get("recipe")
         papers = {} if recipe is None else find(recipe, PRETRAINING).settings("bi")
         papers.pop("arch", None)
@@ -103,9 +103,9 @@ class PretrainOptions(RunOptions):
 
 
 def trains_vectors(asked: Mapping[str, Any]) -> bool:
-    """Whether a task of the settings, by name, scores vectors, which a projection can learn from.
+    """Whether any of the tasks compares vectors, so that a projection would be trained.
 
-    Raises UsageError for tasks that there are not.
+    `asked` are settings by name. Raises UsageError for unknown tasks.
     """
     tasks = PretrainingConfig(tasks=asked.get("tasks", PretrainingConfig.tasks)).weights
     return not all(joins(name, asked) for name in tasks)
@@ -122,9 +122,9 @@ def interrupted(options: PretrainOptions) -> str:
 def pretrain(options: PretrainOptions, output: Output) -> None:
     """Pre-train an encoder on pairs drawn from a corpus: ICT, BFS, WLP, MLM and next sentences.
 
-    The result is a base for `polyrank train` of all architectures. --preview shows the pairs. An
-    interrupted run goes on from its last checkpoint when it is started again. Under torchrun, all
-    processes train one encoder; docs/pretraining.md explains tasks and losses.
+    The result is a base for `polyrank train`, for every architecture. --preview shows the pairs.
+    An interrupted run resumes from its last checkpoint when it is started again. Under torchrun,
+    all processes train one encoder. docs/pretraining.md explains the tasks and losses.
     """
     if options.show_config:
         show_config(options, ["bi"], output, MODEL)

@@ -2,7 +2,7 @@
 
     python -m polyrank.cli.reference > docs/cli.md
 
-A test compares the file with what this gives, so that no flag is without its words there.
+A test compares the file with this output, so that every flag is documented.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ PREAMBLE = """\
 
 Written by `python -m polyrank.cli.reference > docs/cli.md`; a test compares the two.
 
-Every command has `--help`. What a flag gives is also a setting of `--config FILE.yaml`, by the same
-name without the leading dashes (`top-k: 5` or `top_k: 5`; a list for what may be given several
-times; arguments by the names in the tables); a flag overrides the file, the file overrides the
-default. A setting that a command does not have is an error that names the nearest. `none` is no
-value, where none is allowed.
+Every command has `--help`. Every flag is also a setting in the file of `--config FILE.yaml`, with
+its name without the leading dashes (`top-k: 5` or `top_k: 5`). A flag that may be repeated is a
+list there; arguments have the names in the tables. Flags override the file, and the file overrides
+the defaults. An unknown setting is an error that names the nearest known one. `none` stands for no
+value, where that is allowed.
 
-With `--json`, standard output holds exactly one JSON object and people's words go to standard
-error; an error is `{"error": {"type": "…", "message": "…"}}` there. Progress shows only on a
-terminal.
+With `--json`, standard output contains exactly one JSON object, and messages for people go to
+standard error. An error is the object `{"error": {"type": "…", "message": "…"}}`. Progress is shown
+only on a terminal.
 
 | exit code | meaning |
 |---:|---|
@@ -34,17 +34,17 @@ terminal.
 | 1 | a failure: a full disk, a missing package, an internal error |
 | 2 | bad usage or bad input: an option, a file, a folder |
 | 130 | interrupted with Ctrl-C; the message says what is kept |
-| 141 | the reader of standard output went away |
+| 141 | the reader of standard output has closed it |
 
-An error is one message and no traceback; `POLYRANK_TRACEBACK=1` adds the traceback. The messages,
-advice and bars of the libraries below are off; `TRANSFORMERS_VERBOSITY=info`,
+An error is one message without a traceback; `POLYRANK_TRACEBACK=1` adds it. Messages, advice and
+progress bars of other libraries are hidden; `TRANSFORMERS_VERBOSITY=info`,
 `HF_HUB_DISABLE_PROGRESS_BARS=0` and `python -W default -m polyrank` bring them back.
 `polyrank --version` prints the version.
 """
 
 
 def reference(commands: Sequence[Command[Any]]) -> str:
-    """The page: the preamble, then a section a command."""
+    """The page: the preamble, then one section per command."""
     return PREAMBLE + "".join("\n" + "\n".join(section(command)) + "\n" for command in commands)
 
 

@@ -34,44 +34,44 @@ class SearchOptions(ModelOptions):
     texts: tuple[str, ...] = positional(
         "TEXT",
         default=(),
-        help="Contexts to search for, each on its own; - or none reads one a line from standard "
-        "input.",
+        help="Contexts to search for, one at a time; without any, or with -, they are read from "
+        "standard input, one per line.",
     )
     turn: tuple[str, ...] = option(
         (),
         split=False,
         metavar="TEXT",
-        help="A turn of one dialogue; give it several times, the oldest first, to search for the "
-        "dialogue as one context.",
+        help="One turn of a dialogue; repeat it for each turn, oldest first, to search for the "
+        "whole dialogue as one context.",
     )
     top_k: int | None = option(
         None,
         short="-k",
-        help=f"How many candidates to give for each context; {DEFAULT_TOP_K} by default, or all "
-        "where there are fewer.",
+        help=f"How many candidates to return for each context; {DEFAULT_TOP_K} by default, or all "
+        "of a smaller index.",
     )
     exact: bool = option(
         False,
-        help="Give the best, certified; without it an index may miss some where that is faster.",
+        help="Guarantee the best candidates; by default, some may be missed where that is faster.",
     )
     filter: str | None = option(
         None,
         metavar="EXPRESSION",
-        help="Search only candidates whose metadata fit, for example: year >= 2020 and "
+        help="Search only candidates whose metadata match, for example: year >= 2020 and "
         'topic in ["disk", "boot"].',
     )
     rerank: Path | None = option(
         None,
         metavar="CROSS",
-        help="The folder of a saved cross-encoder that puts what is found into order.",
+        help="The folder of a saved cross-encoder that reranks the candidates found.",
     )
     rerank_top: int | None = option(
         None,
-        help="How many candidates are found for --rerank, at least those of --top-k; "
+        help="How many candidates to retrieve for --rerank, never fewer than --top-k; "
         f"{DEFAULT_RERANK_TOP} by default.",
     )
     model: Path | None = option(
-        None, help="The model that made the index, where the index does not keep it."
+        None, help="The model that made the index, if the index does not contain it."
     )
 
     def __post_init__(self) -> None:
@@ -84,7 +84,7 @@ class SearchOptions(ModelOptions):
 def search(options: SearchOptions, output: Output) -> None:
     """Find the candidates of an index that score highest for a context.
 
-    With --rerank, the scores of what is found are a cross-encoder's.
+    With --rerank, a cross-encoder scores them again.
     """
     if options.rerank is None and options.rerank_top is not None:
         output.warn("--rerank-top has no effect without --rerank.")
@@ -148,7 +148,7 @@ def contexts_of(options: SearchOptions) -> Iterator[str | list[str]]:
 def standard_input() -> Iterator[str]:
     """The lines of standard input that are not blank. Raises DataError where they are not UTF-8."""
     if sys.stdin.isatty():
-        print("Type one text a line; end with Ctrl-D.", file=sys.stderr)
+        print("Type one text per line; end with Ctrl-D.", file=sys.stderr)
     for number, line in enumerate(sys.stdin.buffer, start=1):
         try:
             text = line.decode("utf-8").strip()

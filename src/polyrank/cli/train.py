@@ -50,34 +50,33 @@ class TrainOptions(DataOptions, RunOptions):
     """Options of `polyrank train`."""
 
     arch: Literal["bi", "poly", "cross", "all"] = option(
-        help="The architecture; all is each of the three, in a folder of its name in the output.",
+        help="The architecture; all trains each of the three, in its own folder in the output.",
         unless="show_config",
     )
     base: str = option(
-        help="What to start from: the folder or hub id of an encoder, a sentence-transformers "
-        "folder, or a saved polyrank model.",
+        help="What to start from: an encoder, a sentence-transformers model or a saved polyrank "
+        "model, as a folder or hub id. A model brings its own settings; flags override them.",
         metavar="MODEL",
         unless="show_config",
     )
     train: Path = option(
-        help="What to train on: examples with context and response, or labelled pairs.",
+        help="The training data: examples with context and response, or labelled pairs.",
         unless="show_config",
     )
     dev: Path | None = option(
-        None, help="Examples or pairs to choose the best checkpoint by; the last one without it."
+        None,
+        help="The data to choose the best checkpoint by; without it, the last checkpoint is kept.",
     )
     output: Path = option(
-        help="The folder of the trained model; a model there is replaced.", unless="show_config"
+        help="The folder for the trained model; a model there is replaced.", unless="show_config"
     )
     recipe: str | None = option(
         None,
-        help="Begin with the settings of a paper; --show-config shows them.",
+        help="Start from the settings of a paper; --show-config shows them.",
         metavar="|".join(RECIPES),
     )
-    train_split: str | None = option(
-        None, help="The split to train on, of a data set that has several."
-    )
-    dev_split: str | None = option(None, help="The split to choose by; dev by default.")
+    train_split: str | None = option(None, help="The split to train on, if the data has several.")
+    dev_split: str | None = option(None, help="The split of --dev to use; dev by default.")
     limit: int | None = option(None, help="Use only the first N training examples.")
     dev_limit: int | None = option(None, help="Use only the first N dev examples.")
     model: dict[str, Any] = any_of(
@@ -113,8 +112,8 @@ def interrupted(options: TrainOptions) -> str:
 def train(options: TrainOptions, output: Output) -> None:
     """Train a bi-, poly- or cross-encoder on contexts and their responses, or on labelled pairs.
 
-    An interrupted run goes on from its last checkpoint when it is started again. Under torchrun,
-    all processes train one model; docs/training.md explains recipes, settings and processes.
+    An interrupted run resumes from its last checkpoint when it is started again. Under torchrun,
+    all processes train one model. docs/training.md explains recipes, settings and processes.
     """
     if options.show_config:
         show_config(options, architectures_of(options), output)
@@ -167,7 +166,7 @@ def train_one(
     *,
     keep: bool = False,
 ) -> dict[str, Any]:
-    """Train one model, unless an earlier call has finished it and `keep` is set.
+    """Train one model, unless `keep` is set and an earlier call has finished it.
 
     Returns what --json prints of it.
     """

@@ -47,7 +47,7 @@ class RunOptions(ModelOptions):
 
 
 class Silent(Output):
-    """The output of a process that another one speaks for."""
+    """The output of a process for which another one speaks."""
 
     def say(self, text: str = "") -> None:
         """Say nothing."""
@@ -102,7 +102,7 @@ def run_training(
     dev: Sequence[Example] | Sequence[LabelledPair] = (),
     teacher: Any = None,
 ) -> TrainingResult:
-    """Train and save to `folder`, and tell people what is done, what was done and what is next."""
+    """Train, save to `folder`, and tell people what happens and what to do next."""
     from polyrank.training.run import train
 
     output.say(f"{doing}, on {place(model)} in {str(model.compute_dtype).removeprefix('torch.')}")
