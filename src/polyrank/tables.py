@@ -309,7 +309,10 @@ class Texts:
         texts: list[str] = []
         try:
             for ends, utf8 in self._ranges(start, stop):
-                texts += [str(utf8[a:b], "utf-8") for a, b in pairwise(ends.tolist())]
+                first = ends[0]
+                data = bytes(utf8[first : ends[-1]])
+                places = [end - first for end in ends.tolist()]
+                texts += [data[a:b].decode() for a, b in pairwise(places)]
         except UnicodeDecodeError:
             raise self._fault("a text is not UTF-8") from None
         return texts
