@@ -326,5 +326,9 @@ def test_demo_on_own_data(bert, tmp_path, capsys):
         "cross",
     ]
     assert err.count("trained before") == 4
+    assert err.count("evaluated before") == 4
+    compared = json.loads((folder / "comparison" / "comparison.json").read_text(encoding="utf-8"))
+    assert compared["models"] == json.loads(out)["models"]
+    assert len(compared["differences"]) == 6
     few = write(tmp_path / "few.jsonl", lines(10))
     assert polyrank(capsys, "demo", "--data", few, "--base", bert)[0] == 2

@@ -148,15 +148,14 @@ def evaluate_corpus(options: EvaluateOptions, everything: RetrievalSet, output: 
         progress=True,
     )
     write_per_query(options.output, figures.rows())
-    means, labels = figures.means(), figures.labels()
     reranked = ""
     if options.rerank is not None:
         reranked = f", the best {top:,} reranked by {options.rerank}"
     found = f"{len(figures.ids):,} queries of {data.split}, {len(data.corpus):,} documents"
     sizes = {"num_queries": len(figures.ids), "num_documents": len(data.corpus)}
     how = {"split": data.split, "rerank": options.rerank}
-    named = {labels[name]: value for name, value in means.items()}
-    tell(options, output, found + reranked, named, {**means, **sizes, **how})
+    result = {**figures.means(), **sizes, **how}
+    tell(options, output, found + reranked, figures.named(), result)
 
 
 def evaluate_pairs(options: EvaluateOptions, pairs: list[LabelledPair], output: Output) -> None:

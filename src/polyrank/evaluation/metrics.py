@@ -33,9 +33,8 @@ class QueryMetrics:
 
     @property
     def candidates_text(self) -> str:
-        """C as one prints it: `20`, or `5–20` where it varies."""
-        fewest, most = self.num_candidates
-        return f"{fewest:,}" if fewest == most else f"{fewest:,}–{most:,}"
+        """C as people write it."""
+        return shown_range(*self.num_candidates)
 
     def means(self) -> dict[str, float]:
         """The mean of each metric over the queries."""
@@ -45,8 +44,13 @@ class QueryMetrics:
         """The metrics as people write them: `R@1/20`, `MRR`, `nDCG@10`."""
         return {name: label_of(name, self.candidates_text) for name in self.values}
 
+    def named(self) -> dict[str, float]:
+        """The means by the labels of the metrics."""
+        labels = self.labels()
+        return {labels[name]: mean for name, mean in self.means().items()}
+
     def rows(self) -> Iterator[dict[str, Any]]:
-        """One JSON-ready mapping a query."""
+        """One JSON-ready mapping per query."""
         for row, identifier in enumerate(self.ids):
             own = {name: float(values[row]) for name, values in self.values.items()}
             yield {"query": identifier, **own}
@@ -72,8 +76,13 @@ class QueryMetrics:
             num_candidates=(int(fewest), int(most)),
         )
         if any(values.shape != (len(metrics.ids),) for values in metrics.values.values()):
-            raise ValueError("every metric needs one value a query")
+            raise ValueError("every metric needs one value per query")
         return metrics
+
+
+def shown_range(fewest: int, most: int) -> str:
+    """A number of candidates as people write it: `20`, or `5–20` where it varies."""
+    return f"{fewest:,}" if fewest == most else f"{fewest:,}–{most:,}"
 
 
 def label_of(metric: str, candidates_text: str) -> str:

@@ -23,6 +23,7 @@ from polyrank.evaluation.metrics import (
     expected_recall,
     expected_reciprocal_rank,
     gold_ranks,
+    shown_range,
 )
 from polyrank.records import Context, Example
 
@@ -77,7 +78,7 @@ class PerQuery:
     num_candidates: NDArray[np.int64]
 
     def rows(self) -> Iterator[dict[str, Any]]:
-        """One JSON-ready mapping an example."""
+        """One JSON-ready mapping per example."""
         for row, identifier in enumerate(self.ids):
             yield {
                 "example": row + 1,
@@ -101,14 +102,12 @@ class EvaluationResult:
 
     @property
     def candidates_text(self) -> str:
-        """C as one prints it: `20`, or `5–20` where it varies."""
-        fewest, most = self.num_candidates
-        return str(fewest) if fewest == most else f"{fewest}–{most}"
+        """C as people write it: `20`, or `5–20` where it varies."""
+        return shown_range(*self.num_candidates)
 
     def named(self) -> dict[str, float]:
-        """The metrics by the names that people read: `R@1/20` and so on, then `MRR`."""
-        recall = {f"R@{k}/{self.candidates_text}": value for k, value in self.recall.items()}
-        return {**recall, "MRR": self.mrr}
+        """The means by the names that people read: `R@1/20` and so on, then `MRR`."""
+        return self.query_metrics().named()
 
     def query_metrics(self) -> QueryMetrics:
         """The metrics of each query by name: recall at each k, then MRR."""
