@@ -49,8 +49,8 @@ class InBatchSettings(Settings):
     """Wrong responses drawn from the training set for each context of `in_batch_softmax`; like an
     example's own negatives, they are negatives of every context of the step."""
     teacher_share: float = 0.5
-    """With a teacher in the batch: the share of what it says of all candidates of the step in the
-    loss of `in_batch_softmax`; the rest is that of the right response."""
+    """With a teacher that scores whole steps: the weight of its scores in the loss of
+    `in_batch_softmax`; the right responses have the rest."""
 
     def __post_init__(self) -> None:
         require(self.extra_negatives >= 0, "extra_negatives", "0 or more", self.extra_negatives)
@@ -59,9 +59,7 @@ class InBatchSettings(Settings):
 
 
 class InBatchSoftmax(Objective):
-    """Every context against every candidate of the step; and what a teacher says of them, if there
-    is one.
-    """
+    """Every context against every candidate of the step; optionally, a teacher's scores of them."""
 
     name = "in_batch_softmax"
     records = ("examples",)

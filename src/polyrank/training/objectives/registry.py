@@ -1,7 +1,7 @@
 """The objectives by name, the settings of all of them, and the one that a run minimises.
 
-A module with an objective that is added beside this one is found; no list names it. Needs no torch
-until `build`.
+A new module with an objective beside this one is found; no list names it. Torch is first needed by
+`build`.
 """
 
 from __future__ import annotations
@@ -78,8 +78,8 @@ class ObjectiveConfig(*reversed(SETTINGS), ChosenObjective):  # type: ignore[mis
     """What is minimised: the settings of every objective, each declared in its objective's file."""
 
     gradient_cache: Literal["auto", "always", "never"] = "auto"
-    """Encode a step twice, first without gradients, so that its memory is that of one pass
-    through the encoder. `auto` does so where a step would need much of the memory there is."""
+    """Encode a step twice, first without gradients, so that it needs the memory of one batch
+    alone. `auto` does so where a step would otherwise need much of the machine's memory."""
 
     def __post_init__(self) -> None:
         for settings in SETTINGS:
