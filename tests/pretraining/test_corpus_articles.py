@@ -226,8 +226,8 @@ def with_link(link):
         (with_link([-2, 2, "B"]), "covers no words"),
         (with_link({"start": 0, "end": 2, "target": "B"}), "not a start, a stop and a target"),
         (with_link([0, True, "B"]), "not a start, a stop and a target"),
-        (with_link([0, 1]), "is no link"),
-        (with_link(5), "is no link"),
+        (with_link([0, 1]), "is not a link"),
+        (with_link(5), "is not a link"),
     ],
 )
 def test_what_cannot_be_read_names_its_line(tmp_path, record, message):

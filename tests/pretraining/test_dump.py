@@ -12,9 +12,13 @@ from polyrank.pretraining.corpus.redirects import Redirects
 from polyrank.pretraining.corpus.source import Dropped
 from polyrank.pretraining.corpus.wikipedia import dump as reading
 from polyrank.pretraining.corpus.wikipedia.dump import Dump, Page
-from polyrank.pretraining.corpus.wikipedia.pages import article_of, redirect_of
 from polyrank.pretraining.corpus.wikipedia.site import Site
-from polyrank.pretraining.corpus.wikipedia.source import ArticleMaker, Wikipedia
+from polyrank.pretraining.corpus.wikipedia.source import (
+    ArticleMaker,
+    Wikipedia,
+    article_of,
+    redirect_of,
+)
 
 
 def pages_of(path):
@@ -160,7 +164,7 @@ def test_a_damaged_compression_keeps_the_pages_before_it(written, compress):
 
 @pytest.mark.parametrize("content", ["", "<html></html>", "x" * 10_000, "<mediawiki>", '{"a": 1}'])
 def test_what_is_no_dump_is_refused(written, content):
-    with pytest.raises(DataError, match="no MediaWiki dump"):
+    with pytest.raises(DataError, match="not a MediaWiki dump"):
         Dump(written(content))
 
 

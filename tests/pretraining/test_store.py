@@ -65,7 +65,7 @@ def test_a_corpus_is_read_in_order_as_often_as_wanted(corpus):
 def test_a_folder_that_is_no_corpus_is_refused(tmp_path):
     with pytest.raises(UsageError, match="polyrank corpus DUMP"):
         Corpus.open(tmp_path)
-    with pytest.raises(UsageError, match="is no folder"):
+    with pytest.raises(UsageError, match="is not a folder"):
         Corpus.open(tmp_path / "none")
 
 

@@ -72,7 +72,7 @@ def interrupted(options: CorpusOptions) -> str:
     """The words after Ctrl-C."""
     return (
         f"What stood at {options.output} before is unchanged, and the finished parts are kept: run "
-        "the same command again to go on."
+        "the same command again to resume."
     )
 
 
@@ -82,8 +82,8 @@ def corpus(options: CorpusOptions, output: Output) -> None:
 
     Articles keep their sections, paragraphs, sentences and links, with redirects resolved;
     templates, tables and references are dropped, and so are disambiguation pages and pages that are
-    lists. A broken page is dropped and counted. An interrupted run goes on where it was when it
-    is started again.
+    lists. A broken page is dropped and counted. An interrupted run resumes where it stopped when
+    it is started again.
     """
     from polyrank.pretraining.corpus.convert import convert
 

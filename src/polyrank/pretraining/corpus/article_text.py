@@ -34,7 +34,7 @@ def sections_of_text(text: str, title: str) -> list[TextSection]:
     """Cut a text at its blank lines into paragraphs, and at its headings into sections.
 
     A heading is marked (`== History ==`, `## History`), or is a paragraph of a few words on one
-    line, without a sign at its end, before one that is none. A text without headings has its first
+    line, without a sign at its end, before one that is not. A text without headings has its first
     paragraph as first section, as an encyclopedia would, and the others as the second. The title
     at the top is left out. Only the first section may be without paragraphs.
     """
@@ -93,7 +93,7 @@ def cut_at_blank_lines(text: str) -> list[str]:
 def links_at(text: str, titles: Iterable[str], taken: Iterable[Link] = ()) -> list[Link]:
     """A link for each title whose words stand in the text: at their first free place.
 
-    Longer titles choose first, so that `New York` leaves `York` none of its own; no link lies over
+    Longer titles choose first, so that `York` does not lie in `New York`; no link lies over
     another one or over one of `taken`. Words must be whole and may differ from the title in case,
     where none are exactly as it. Titles that find no place are left out; links come in order.
     """

@@ -10,7 +10,7 @@ r"""Articles as JSON lines, in one of three forms, to `Article`s.
 
 A target is the title or the id of an article. One that comes without offsets is a link at the
 words of its title; where these are not in the text, it is dropped and counted, since a link
-without words is none. The first section is what stands before all headings: its own is left out.
+has words. The first section is what stands before all headings: its own heading is left out.
 """
 
 from __future__ import annotations
@@ -28,13 +28,15 @@ from polyrank.pretraining.corpus.article_text import (
     sections_of_text,
     without_caption,
 )
-from polyrank.pretraining.corpus.json_lines import (
+from polyrank.pretraining.corpus.sentences import Splitter, splitter
+from polyrank.pretraining.corpus.source import (
+    Documents,
+    Dropped,
+    Glimpse,
+    Source,
     encodable,
-    first_fields,
     identifier_of,
 )
-from polyrank.pretraining.corpus.sentences import Splitter, splitter
-from polyrank.pretraining.corpus.source import Documents, Dropped, Glimpse, Source
 from polyrank.records import Article, Link, Paragraph, Section
 
 NO_TITLE = "no title"
@@ -57,7 +59,7 @@ class Articles(Source):
     @classmethod
     def recognises(cls, glimpse: Glimpse) -> bool:
         """Whether the first object has a field of an article."""
-        return bool(first_fields(glimpse, FIELDS))
+        return bool(glimpse.fields(FIELDS))
 
     def read(self, scratch: Path) -> Documents:
         """Yield the articles, and what was dropped from them."""
@@ -228,7 +230,7 @@ def link_fields(item: Any, text: str, blame: Blame) -> tuple[int, int, str]:
     if isinstance(item, dict):
         item = [item.get(name) for name in ("start", "stop", "target")]
     if not isinstance(item, list) or len(item) != 3:
-        raise blame(f"{str(item)[:60]!r} is no link.", LINK_FORM)
+        raise blame(f"{str(item)[:60]!r} is not a link.", LINK_FORM)
     start, stop, target = item
     whole_numbers = all(type(place) is int for place in (start, stop))
     if not whole_numbers or not isinstance(target, str):

@@ -19,12 +19,14 @@ from polyrank.data.examples import parse_context, parse_text
 from polyrank.data.files import Blame, at_line
 from polyrank.data.json_files import read_json_lines
 from polyrank.errors import DataError
-from polyrank.pretraining.corpus.json_lines import (
+from polyrank.pretraining.corpus.source import (
+    Documents,
+    Dropped,
+    Glimpse,
+    Source,
     encodable,
-    first_fields,
     identifier_of,
 )
-from polyrank.pretraining.corpus.source import Documents, Dropped, Glimpse, Source
 from polyrank.records import Conversation, Turn
 
 EMPTY_TURN = "empty turn"
@@ -45,7 +47,7 @@ class Conversations(Source):
     @classmethod
     def recognises(cls, glimpse: Glimpse) -> bool:
         """Whether the first object has turns or a context."""
-        return bool(first_fields(glimpse, (*TURNS, "context")))
+        return bool(glimpse.fields((*TURNS, "context")))
 
     def read(self, scratch: Path) -> Documents:
         """Yield the conversations, and what was dropped from them."""

@@ -27,7 +27,7 @@ def kind_of(
     by_name = {kind.name: kind for kind in kinds}
     if name is not None:
         if name not in by_name:
-            raise UsageError(f"There is no kind of corpus {name!r}.", nearest(name, by_name))
+            raise UsageError(f"There is no kind of source {name!r}.", nearest(name, by_name))
         return by_name[name]
     glimpse = Glimpse(path)
     for kind in kinds:

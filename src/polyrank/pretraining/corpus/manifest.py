@@ -78,9 +78,9 @@ def read_manifest(folder: Path) -> Manifest:
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
     except (FileNotFoundError, NotADirectoryError):
-        what = "has no corpus.json" if folder.is_dir() else "is no folder"
+        what = "has no corpus.json" if folder.is_dir() else "is not a folder"
         raise UsageError(
-            f"{folder} is no corpus: it {what}.",
+            f"{folder} is not a corpus: it {what}.",
             "Make one with: polyrank corpus DUMP --output DIR.",
         ) from None
     except (OSError, ValueError) as error:

@@ -20,7 +20,6 @@ from pathlib import Path
 
 from polyrank.data.files import COMPRESSIONS, damaged, is_damage, open_bytes
 from polyrank.errors import DataError, UsageError
-from polyrank.pretraining.corpus.json_lines import first_fields
 from polyrank.pretraining.corpus.reddit_comments import BROKEN, Rules, read_comment
 from polyrank.pretraining.corpus.reddit_trees import Groups, conversations
 from polyrank.pretraining.corpus.source import Documents, Dropped, Glimpse, Source
@@ -44,7 +43,7 @@ class Reddit(Source):
     @classmethod
     def recognises(cls, glimpse: Glimpse) -> bool:
         """Whether the first object has the fields of a comment."""
-        return len(first_fields(glimpse, ("parent_id", "body"))) == 2
+        return len(glimpse.fields(("parent_id", "body"))) == 2
 
     def read(self, scratch: Path) -> Documents:
         """Yield the conversations, and what was dropped from them."""
@@ -104,7 +103,7 @@ def fill(groups: Groups, path: Path, rules: Rules) -> Iterator[Dropped]:
 
 
 def no_comments(path: Path, broken: int) -> DataError:
-    """The error of a file that is no dump of comments."""
+    """The error of a file that is not a dump of comments."""
     return DataError(
         "The file is empty."
         if not broken

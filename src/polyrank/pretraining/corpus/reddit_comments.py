@@ -1,4 +1,4 @@
-"""A line of a Reddit comment dump to a comment, or the reason why it is none worth keeping.
+"""A line of a Reddit dump to a comment, or the reason why it is dropped.
 
 The rules follow Roller et al. (2021), who write down what training on Reddit began with in Mazaré
 et al. (2018) and Humeau et al. (2020): no bots, nothing deleted, too short, too long or deeper than
@@ -14,7 +14,7 @@ import re
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from polyrank.pretraining.corpus.json_lines import encodable
+from polyrank.pretraining.corpus.source import encodable
 
 BROKEN = "broken line"
 DELETED = "deleted or removed"
@@ -40,7 +40,7 @@ KNOWN_BOTS = frozenset(
         "transcribersofreddit",
     )
 )
-"""Authors, in small letters, that are no people though their names may not end in `bot`."""
+"""Authors, in small letters, that are bots although their names may not end in `bot`."""
 
 DELETED_BODIES = re.compile(r"\s*\[\s*(?:deleted|removed)(?: by \w+)?\s*\]\s*", re.IGNORECASE)
 BOT_NAME = re.compile(r"bot[\W\d_]*", re.IGNORECASE)
@@ -172,5 +172,5 @@ def clean(body: str) -> str:
 
 
 def words_of_link(found: re.Match[str]) -> str:
-    """The words of a link, or its address where the words are none."""
+    """The words of a link, or its address where it has no words."""
     return found["words"] if re.search(r"\w", found["words"]) else found["url"]

@@ -21,7 +21,7 @@ Resolve = Callable[[str], str]
 
 
 class Redirects:
-    """Titles and the titles they lead to. A file of before is begun anew."""
+    """Titles and the titles they lead to. A file that is there is replaced."""
 
     def __init__(self, path: Path) -> None:
         path.unlink(missing_ok=True)
@@ -35,7 +35,7 @@ class Redirects:
         self.run("CREATE TABLE redirects (title TEXT PRIMARY KEY, target TEXT) WITHOUT ROWID")
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         self.database.close()
 
     def run(self, command: str, values: tuple[Any, ...] = ()) -> sqlite3.Cursor:
@@ -70,12 +70,12 @@ class Redirects:
         self.waiting.clear()
 
     def target(self, title: str) -> str | None:
-        """Where a title leads at once, or None if it is no redirect."""
+        """Where a title leads at once, or None if it is not a redirect."""
         row = self.run("SELECT target FROM redirects WHERE title = ?", (title,)).fetchone()
         return None if row is None else row[0]
 
     def resolve(self, title: str) -> str:
-        """Where a title leads in the end; itself if it is no redirect, or one that never ends."""
+        """Where a title leads in the end; itself if it is not a redirect, or leads in a circle."""
         seen = title
         for _ in range(LONGEST_CHAIN):
             target = self.target(seen)

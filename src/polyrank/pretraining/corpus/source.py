@@ -2,12 +2,15 @@
 
 A kind of source is one class in a module of its own: its name, how a file of it looks, its
 settings as fields, how it is read. `detection` lists those that files can be; others, such as a
-documentation that is no file, are made by callers and given to `convert`. Knows no format.
+documentation that is not a file, are made by callers and given to `convert`. Of formats, knows JSON
+lines alone.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import json
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -17,7 +20,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
-from polyrank.data.files import COMPRESSIONS, read_start
+from polyrank.data.files import COMPRESSIONS, Blame, read_start
 from polyrank.errors import DataError
 from polyrank.records import Document
 from polyrank.storage import sha256_of
@@ -25,6 +28,8 @@ from polyrank.storage import sha256_of
 UNKNOWN_LANGUAGE = "und"
 HASHED_UP_TO = 1 << 30
 START = 1 << 16
+LONE_SURROGATE = re.compile("[\ud800-\udfff]")
+"""Half of a character: JSON can write it (`\\ud83d`), UTF-8 cannot."""
 
 
 class Dropped(NamedTuple):
@@ -76,6 +81,16 @@ class Glimpse:
         """The first bytes, decompressed. Raises DataError."""
         return read_start(self.path, START)
 
+    def fields(self, names: Iterable[str]) -> set[str]:
+        """Which of some names the JSON object on the first line has. Raises DataError."""
+        line = self.start.partition(b"\n")[0].decode("utf-8", "replace")
+        try:
+            first = json.loads(line)
+        except ValueError:
+            # a first line longer than what was read: names look like this, and so do few texts
+            return {name for name in names if line.startswith("{") and f'"{name}":' in line}
+        return set(first) & set(names) if isinstance(first, dict) else set()
+
 
 @dataclass(frozen=True, kw_only=True)
 class Source(ABC):
@@ -114,7 +129,7 @@ class Source(ABC):
         """What tells this source apart from others, as JSON; its "name" is for people.
 
         A file by its content up to a GiB, a larger one by its size and when it was last changed.
-        Raises DataError if there is none.
+        Raises DataError if there is no such file.
         """
         if not self.path.is_file():
             is_folder = self.path.is_dir()
@@ -135,3 +150,21 @@ class Source(ABC):
         """Open the source. One that is converted in several processes overrides this."""
         language = self.language or self.usual_language
         return nullcontext(Stream(items=self.read(scratch), language=language))
+
+
+def identifier_of(record: dict[str, Any], number: int, blame: Blame, noun: str) -> str:
+    """The id of a record, by default the number of its line; `noun` says what the record is."""
+    identifier = record.get("id")
+    if identifier is None:
+        return str(number)
+    if not isinstance(identifier, (str, int)) or isinstance(identifier, bool):
+        raise blame(
+            f"The field 'id' must be a text or a whole number, got {identifier!r}.",
+            f"Change it, or leave it out to name the {noun} by its line number.",
+        )
+    return encodable(str(identifier))
+
+
+def encodable(text: str) -> str:
+    """The text with U+FFFD for halves of characters; every character keeps its place."""
+    return LONE_SURROGATE.sub("\ufffd", text)

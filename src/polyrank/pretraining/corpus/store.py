@@ -29,7 +29,7 @@ class Corpus:
     def open(cls, path: str | Path) -> Corpus:
         """Open a folder that `polyrank corpus` made.
 
-        Raises UsageError if it is none, DataError if it is damaged or of a newer version.
+        Raises UsageError if it is not a corpus, DataError if it is damaged or of a newer version.
         """
         path = Path(path)
         corpus = cls(path, read_manifest(path))
@@ -102,7 +102,7 @@ class Corpus:
         except OSError as error:
             raise self.damaged(part, f"it cannot be read, {error.strerror}") from error
         if found != part.sha256:
-            raise self.damaged(part, "its checksum is another")
+            raise self.damaged(part, "its checksum differs")
         self.intact.add(part.file)
 
     def require_size(self, part: Part) -> None:

@@ -1,7 +1,7 @@
 """The pages of a MediaWiki XML dump, one at a time, plain or compressed.
 
 The bytes are cut at `<page>` and `</page>`, which cannot stand in a text unescaped, and each page
-is parsed as XML of its own. So a page that is no XML costs that page alone, an error names its
+is parsed alone. So a page that is not XML costs that page alone, an error names its
 byte, and pages that are not wanted cost next to nothing. Knows nothing of wikitext.
 """
 
@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from io import BufferedIOBase
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, cast
 from xml.etree import ElementTree
 
 from polyrank.data.files import is_damage, open_bytes
@@ -20,7 +21,7 @@ from polyrank.pretraining.corpus.wikipedia.site import Site
 
 BLOCK = 1 << 20
 LONGEST_PAGE = 64 << 20
-"""MediaWiki takes no text above 2 MiB; what is longer is no page of a dump of articles."""
+"""MediaWiki takes no text above 2 MiB; what is longer is not a page of articles."""
 LONGEST_HEAD = 4 << 20
 LONGEST_START = 4096
 """Bytes of a page in which its title stands."""
@@ -44,11 +45,11 @@ class Page(NamedTuple):
 
 
 class Dump:
-    """A dump that is being read. Raises DataError, with the byte, where it cannot go on."""
+    """A dump that is being read. Raises DataError, with the byte, where reading must end."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.handle = open_bytes(path)
+        self.handle = cast("BufferedIOBase", open_bytes(path))
         self.buffer = b""
         self.offset = 0
         """Of the buffer's first byte in the XML, decompressed."""
@@ -72,7 +73,7 @@ class Dump:
         """Read another block into the buffer; False at the end."""
         try:
             # read1 gives what could be decompressed before the damage, where read gives nothing
-            block = getattr(self.handle, "read1", self.handle.read)(BLOCK)
+            block = self.handle.read1(BLOCK)
         except Exception as error:
             if not is_damage(error):
                 raise
@@ -81,7 +82,7 @@ class Dump:
         return bool(block)
 
     def drop(self, count: int) -> None:
-        """Let go of the buffer's first bytes."""
+        """Drop the buffer's first bytes."""
         self.buffer = self.buffer[count:]
         self.offset += count
 
@@ -93,8 +94,8 @@ class Dump:
         return DataError(f"{problem.rstrip('.')}{place}.", remedy, path=self.path)
 
     def read_site(self) -> Site:
-        """What stands before the first page. Raises DataError if this is no dump."""
-        no_dump = "This is no MediaWiki dump: it has no <mediawiki> with a <siteinfo>"
+        """What stands before the first page. Raises DataError if this is not a dump."""
+        no_dump = "This is not a MediaWiki dump: it has no <mediawiki> with a <siteinfo>"
         while (stop := self.buffer.find(b"</siteinfo>")) < 0:
             ended = not self.more()
             is_other = len(self.buffer) > 4096 and not ROOT.search(self.buffer)
@@ -110,7 +111,7 @@ class Dump:
         try:
             information = ElementTree.fromstring(head[begin:] + b"</siteinfo>")
         except ElementTree.ParseError as error:
-            raise self.error(f"The <siteinfo> is no XML, {error}") from error
+            raise self.error(f"The <siteinfo> is not XML, {error}") from error
         root = ROOT.search(head)
         language = None if root is None else LANGUAGE.search(root[0])
         self.drop(stop)
@@ -125,7 +126,7 @@ class Dump:
         )
 
     def pages(self) -> Iterator[Page | Dropped]:
-        """The pages, and those that are no XML. Raises DataError where the file ends too early."""
+        """The pages, and those that are not XML. Raises DataError where the file ends too early."""
         while True:
             is_there, lost = self.find_page()
             if lost is not None:
@@ -220,6 +221,6 @@ class Dump:
 
 
 def title_of(chunk: bytes) -> str:
-    """The title in the XML of a page that may be broken, for messages; empty if there is none."""
+    """The title in the XML of a page that may be broken, for messages; empty if it has none."""
     found = TITLE.search(chunk, 0, LONGEST_START)
     return repr(found[1].decode("utf-8", "replace")) if found else ""

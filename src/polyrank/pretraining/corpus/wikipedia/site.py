@@ -117,7 +117,7 @@ class Site:
         return title
 
     def capital(self, letter: str) -> str:
-        """The capital of a first letter, where it has one of its own."""
+        """The capital of a first letter, if it has one that is a single letter."""
         if letter == "i" and self.language in DOTTED_I:
             return "İ"
         upper = letter.upper()

@@ -38,7 +38,7 @@ NEVER_CLOSED = re.compile(
 )
 BLOCK_TAG = re.compile(rf"</?(?:{'|'.join(sorted(BLOCK_TAGS))})\b[^<>]*>[ \t]*", re.IGNORECASE)
 COMMENT = re.compile(r"^<!--.*?-->\n|<!--.*?-->", re.MULTILINE | re.DOTALL)
-"""A comment; one on a line of its own goes with the line, and does not end a paragraph."""
+"""A comment; one that fills its line goes with the line, and does not end a paragraph."""
 INDENTED_TABLE = re.compile(r"^[ \t:]+(?=\{\|)", re.MULTILINE)
 EXPONENT = re.compile(r"\s*[-−+]?\d+\s*")
 BRACKET = re.compile(
@@ -117,7 +117,7 @@ def blocks(marked: str, *, lists: bool = False) -> Iterator[Block]:
 class Reader:
     """Reads one page: text with marks around the words of links, a line for each line.
 
-    A heading is a line of its own, marked with its level. `targets` has the titles that the links
+    A heading fills a line, marked with its level. `targets` has the titles that the links
     lead to.
     """
 
@@ -217,7 +217,7 @@ class Reader:
             self.add(str(link.url))
 
     def add_heading(self, heading: Any) -> None:
-        """Add a heading as a line of its own."""
+        """Add a heading as one line."""
         title = self.flattened(heading.title.nodes).replace("\n", " ")
         self.add(f"\n{HEADING}{heading.level}{title}")
 
