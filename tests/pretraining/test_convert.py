@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from dump_files import dump, page, prose
 
-from polyrank.errors import DataError, StorageError, UsageError
+from polyrank.errors import DataError, MissingExtraError, StorageError, UsageError
 from polyrank.pretraining.corpus import batches
 from polyrank.pretraining.corpus import convert as converting
 from polyrank.pretraining.corpus.convert import CorpusLayout, convert
@@ -237,6 +237,25 @@ def test_a_dump_without_articles_is_an_error(tmp_path, pages):
     with pytest.raises(DataError, match=r"wiki\.xml: Nothing in it became a document"):
         convert(source, tmp_path / "corpus", keep_going=True)
     assert [path.name for path in tmp_path.iterdir()] == ["wiki.xml"]
+
+
+def test_a_page_that_is_too_broken_to_be_read_costs_itself(tmp_path):
+    source = tmp_path / "wiki.xml"
+    bad = page("Bad", "{{a|" * 5_000)
+    source.write_text(dump(page("A", "One [[b]]."), bad, page("Z", "Two.")))
+    corpus = convert(source, tmp_path / "corpus")
+    assert [article.title for article in corpus] == ["A", "Z"]
+    assert corpus.dropped["broken markup"].count == 1
+    assert corpus.dropped["broken markup"].examples == (
+        "Bad: 5,000 brackets and tags without an end in 20,000 characters",
+    )
+
+
+def test_mwparserfromhell_that_is_missing_is_named(source, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "mwparserfromhell", None)
+    with pytest.raises(MissingExtraError, match=r"polyrank\[wiki\]"):
+        convert(source, tmp_path / "corpus")
+    assert not work_folder(tmp_path / "corpus").exists()
 
 
 def test_a_full_disk_leaves_what_was_there(source, tmp_path, monkeypatch):
