@@ -10,6 +10,7 @@ from huggingface_hub import ModelCard
 from safetensors.torch import load_file
 
 from polyrank import BiEncoder, CrossEncoder, load_model
+from polyrank._version import __version__
 from polyrank.errors import DataError, MissingExtraError, ModelError, TrainingError, UsageError
 from polyrank.evaluation.tasks import with_sampled_candidates
 from polyrank.jobs import LOCK
@@ -200,6 +201,21 @@ def test_the_card_the_log_and_the_record(bert, tmp_path):
     assert all({"step", "seconds"} < set(line) for line in lines)
     assert any("learning_rate" in line and "loss" in line for line in lines)
     assert lines[-1]["dev_spearman"] == result.history[-2]["eval_spearman"]
+
+
+def test_the_card_of_a_run_without_dev_data_from_a_folder(bert, tmp_path):
+    source = Provenance(base=str(bert))
+    train(fresh(bert), examples(), tmp_path / "out", config(), provenance=source)
+    card = ModelCard.load(tmp_path / "out" / "README.md")
+    assert card.data.base_model is None  # the hub does not know a folder
+    assert card.data.pipeline_tag == "sentence-similarity"
+    for words in (
+        f"polyrank {__version__}, from `{bert}`",
+        "There were no dev data",
+        "(not named)",
+    ):
+        assert words in card.text
+    assert "None" not in card.content
 
 
 def test_numbers_that_json_lacks_are_null_in_the_log():

@@ -11,10 +11,11 @@ from launching import launch
 from polyrank.cli.main import commands, run
 from polyrank.data.examples import write_examples
 from polyrank.errors import DataError, UsageError
+from polyrank.jobs import Job
 from polyrank.records import Example
 from polyrank.training import processes
 from polyrank.training.config import TrainingConfig
-from polyrank.training.run import check_batches
+from polyrank.training.run import check_batches, resuming
 
 WORDS = ["file", "disk", "kernel", "driver", "wifi", "sound", "screen", "index", "list", "sort"]
 
@@ -92,6 +93,17 @@ def test_steps_that_cannot_be_shared_out_are_refused(monkeypatch):
         check_batches(100, TrainingConfig(batch_size=10))
     with pytest.raises(UsageError, match="there are only 11 examples"):
         check_batches(11, TrainingConfig(batch_size=12))
+
+
+@pytest.mark.parametrize("number", [0, 1])
+def test_only_the_first_process_holds_the_folder(number, tmp_path, monkeypatch):
+    pretend(monkeypatch, 2)
+    monkeypatch.setenv("RANK", str(number))
+    job = Job(output=tmp_path / "out", doing="training", noun="run", identity={"seed": 0})
+    with resuming(job, restart=False) as checkpoint:
+        assert checkpoint is None
+        assert job.work.exists() == (number == 0)
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_one_process_needs_nobody(monkeypatch):
