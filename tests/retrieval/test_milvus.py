@@ -61,7 +61,7 @@ def create(path, *, name=None, index_type="FLAT", dimension=8, **options):
 
 
 def address(engine):
-    return engine.address
+    return engine._collection.address
 
 
 def search(engine, model, top_k=5, **options):
@@ -195,15 +195,15 @@ def test_a_collection_describes_itself(make):
     model = HashModel()
     engine.add(some(10), model.encode_candidates, replace=False)
     again = MilvusEngine.open(address(engine), fingerprint="f" * 64)
-    assert again.description == engine.description
-    assert again.description.kinds == {
+    assert again._description == engine._description
+    assert again._description.kinds == {
         "lang": "string",
         "year": "integer",
         "weight": "number",
         "flag": "boolean",
     }
-    assert (again.description.dimension, again.description.num_vectors) == (8, 4)
-    assert (again.description.attention, again.description.lists) == ("basic", 4)
+    assert (again._description.dimension, again._description.num_vectors) == (8, 4)
+    assert (again._description.attention, again._description.lists) == ("basic", 4)
     again.close()
 
 
@@ -252,7 +252,7 @@ def test_an_index_is_built_beside_and_takes_the_name_when_complete(make, path):
     fresh = make(name="published_new")
     fresh.add(some(20), model.encode_candidates, replace=False)
     fresh.publish("published")
-    assert str(fresh.address).endswith("/published")
+    assert str(address(fresh)).endswith("/published")
     assert len(fresh) == len(search(fresh, model, 30)[0].hits) == 20
     again = MilvusEngine.open(MilvusAddress(path=path, collection="published"))
     assert len(again) == 20
@@ -316,7 +316,7 @@ def test_fields_widen_from_whole_numbers_to_numbers(make):
     other = MilvusEngine.open(address(engine))
     engine.add([Candidate("a", "x", {"n": 1})], model.encode_candidates, replace=False)
     engine.add([Candidate("b", "y", {"n": 1.5})], model.encode_candidates, replace=False)
-    assert engine.description.kinds == {"n": "number"}
+    assert engine._description.kinds == {"n": "number"}
     found = search(other, model, 5, where=Comparison("n", ">", 1.2))
     assert [hit.id for hit in found[0].hits] == ["b"]
     other.close()

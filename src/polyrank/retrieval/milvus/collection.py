@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from polyrank.errors import IndexFolderError, StorageError, UsageError
+from polyrank.retrieval.milvus.address import MilvusAddress
 from polyrank.retrieval.milvus.connection import Connection, client_class
 from polyrank.retrieval.milvus.expression import among, both, quoted
 from polyrank.retrieval.milvus.schema import (
@@ -64,7 +65,12 @@ class Collection:
         self._replaces: bool | None = None
 
     def __str__(self) -> str:
-        return str(replace(self.connection.address, collection=self.name))
+        return str(self.address)
+
+    @property
+    def address(self) -> MilvusAddress:
+        """Where the collection lies."""
+        return replace(self.connection.address, collection=self.name)
 
     def exists(self) -> bool:
         """Whether there is such a collection."""

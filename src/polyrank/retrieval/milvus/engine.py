@@ -7,7 +7,6 @@ may write to a collection; any number may search it.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
 
 import torch
 from torch import Tensor
@@ -115,16 +114,6 @@ class MilvusEngine:
             connection.close()
             raise
         return cls(connection, collection, description)
-
-    @property
-    def description(self) -> Description:
-        """What the collection says of itself."""
-        return self._description
-
-    @property
-    def address(self) -> MilvusAddress:
-        """Where the collection lies."""
-        return replace(self._connection.address, collection=self._collection.name)
 
     @property
     def manifest(self) -> None:
