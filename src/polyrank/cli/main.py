@@ -89,8 +89,9 @@ def parse(arguments: Sequence[str], known: Sequence[Command[Any]]) -> Call | int
     names = [command.name for command in known]
     if arguments and not arguments[0].startswith("-") and arguments[0] not in names:
         raise UsageError(f"There is no command {arguments[0]!r}.", nearest(arguments[0], names))
+    typed = [command for command in known if command.name in arguments[:1]]
     try:
-        parsed = build_app(known)(
+        parsed = build_app(typed or known)(
             list(arguments) or ["--help"], prog_name="polyrank", standalone_mode=False
         )
     except SystemExit as error:  # typer ends the process only where its help met a closed pipe
