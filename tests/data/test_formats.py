@@ -8,9 +8,11 @@ import pyarrow.parquet
 import pytest
 from true_formats import BEIR, FIXTURES, lines, write_beir
 
+from polyrank.data.format import Beginning
 from polyrank.data.formats.labelled_pairs import CLASSES
 from polyrank.data.hub import parse_address
 from polyrank.data.loading import FORMATS, detect, load_records, load_training
+from polyrank.data.source import Source
 from polyrank.errors import DataError, MissingExtraError, UsageError
 from polyrank.records import Candidate, Example, LabelledPair, RetrievalSet
 
@@ -54,6 +56,16 @@ def test_the_true_form_is_read(fixture, written):
 def test_the_format_is_told_from_the_file(fixture, written):
     expected = fixture.format if fixture.format not in VARIANTS else fixture.format.split("-")[0]
     assert detect(written(fixture)) == expected
+
+
+@pytest.mark.parametrize("fixture", FIXTURES, ids=named)
+def test_one_format_alone_fits_best(fixture, written):
+    beginning = Beginning(Source(path=written(fixture)))
+    marked = [format.name for format in FORMATS.values() if format.has_mark(beginning)]
+    fits = {format.name: format.fit(beginning) for format in FORMATS.values()}
+    best = [name for name in fits if fits[name] == max(fits.values())]
+    assert len(marked or best) == 1
+    assert (marked or best)[0] == detect(beginning.path)
 
 
 @pytest.mark.parametrize("fixture", FIXTURES, ids=named)

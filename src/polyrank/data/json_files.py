@@ -76,9 +76,8 @@ def read_json_array(path: Path) -> Iterator[tuple[int, Any]]:
 
     items: Any = ijson.sendable_list()
     parser = ijson.items_coro(items, "item", use_float=True)
-    line = 1
-    begin: int | None = None
-    is_open = False
+    begin: int | None = None  # the line where the item that is being read begins
+    is_open, line = False, 1
     try:
         for line, piece in read_pieces(path):
             if not is_open:
@@ -88,21 +87,21 @@ def read_json_array(path: Path) -> Iterator[tuple[int, Any]]:
                 require_array(path, line, piece)
                 parser.send(b"[")
                 piece, is_open = piece[1:], True
-            # What follows an item that ends with the last sign of a line begins on a later line.
-            content = piece.rstrip(BETWEEN)
-            parts = ((content[:-1], False), (content[-1:], True), (piece[len(content) :], True))
-            for part, is_end in parts:
+            # An item that ends with the last sign of a line is followed by one on a later line.
+            signs = len(piece.rstrip(BETWEEN))
+            last = max(signs - 1, 0)
+            for part, is_end in ((piece[:last], False), (piece[last:], True)):
                 if not part:
                     continue
                 if begin is None and part.strip(BETWEEN):
                     begin = line
                 parser.send(part)
-                for item in items:
-                    yield begin or line, item
-                    begin = line
-                if items and is_end:
-                    begin = None
-                items.clear()
+                if items:
+                    for item in items:
+                        yield begin or line, item
+                        begin = line
+                    begin = None if is_end else line
+                    items.clear()
         require_array(path, line, b"[" if is_open else b"")
         parser.close()
     except ijson.JSONError as error:
@@ -127,7 +126,8 @@ def read_pieces(path: Path) -> Iterator[tuple[int, bytes]]:
     with open_bytes(path) as handle:
         try:
             while piece := handle.readline(PIECE):
-                decoder.decode(piece)
+                if decoder.getstate()[0] or not piece.isascii():
+                    decoder.decode(piece)
                 if line == 1 and not start:
                     piece = piece.removeprefix(codecs.BOM_UTF8)
                 yield line, piece
