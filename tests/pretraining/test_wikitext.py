@@ -57,6 +57,7 @@ def test_a_page_becomes_sections_with_paragraphs_sentences_and_links():
         ("a\n<!-- alone -->\nz", "a z"),
         ("a<ref>b</ref> c<ref name=x /> d<REF group='y'>{{e}}</REF> z", "a c d z"),
         ("a <math>x < [[b]]</math> z", "a z"),
+        ("a<!<!-- b -->-- c --> z", "a z"),
         ("a <nowiki>[[b]] ''c''</nowiki> z", "a [[b]] ''c'' z"),
         ("'''bold''' and ''it'' and '''''both''''', don't", "bold and it and both, don't"),
         ("a<br/>b &amp; c&nbsp;d &lt;ref&gt; e<sup>th</sup> 10<sup>6</sup> H<sub>2</sub>O",

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from polyrank.errors import DataError, PolyrankError
-from polyrank.pretraining.corpus.manifest import Tally
+from polyrank.pretraining.corpus.manifest import DroppedCounter
 from polyrank.pretraining.corpus.redirects import Redirects
 from polyrank.pretraining.corpus.schema import Kind, count, kind_of, require_pyarrow, to_batch
 from polyrank.pretraining.corpus.source import Convert, Dropped, Redirect
@@ -35,7 +35,7 @@ class Batch:
     """Pages or documents, and the count of what was dropped and of redirects among them."""
 
     items: list[Any] = field(default_factory=list)
-    dropped: Tally = field(default_factory=Tally)
+    dropped: DroppedCounter = field(default_factory=DroppedCounter)
     num_redirects: int = 0
     size: int = 0
 

@@ -111,7 +111,7 @@ def of_dropped(found: Mapping[str, Any]) -> DroppedCount:
     return DroppedCount(count=found["count"], examples=tuple(found["examples"]))
 
 
-class Tally:
+class DroppedCounter:
     """Reasons with how often each came, and the first places."""
 
     def __init__(self) -> None:
@@ -127,7 +127,7 @@ class Tally:
             examples.append(" ".join(dropped.where.split())[:LONGEST_EXAMPLE])
 
     def merge(self, other: Mapping[str, Any]) -> None:
-        """Count what another tally gave by `plain`, which comes after this one's."""
+        """Count what another counter gave by `plain`, which comes after this one's."""
         for reason, (count, examples) in other.items():
             self.counts[reason] = self.counts.get(reason, 0) + count
             mine = self.examples.setdefault(reason, [])

@@ -12,7 +12,7 @@ from typing import Any
 
 from polyrank.jobs import Note, Work
 from polyrank.pretraining.corpus.batches import ConvertedBatch, from_bytes
-from polyrank.pretraining.corpus.manifest import Part, Tally
+from polyrank.pretraining.corpus.manifest import DroppedCounter, Part
 from polyrank.pretraining.corpus.redirects import Resolve, with_targets
 from polyrank.pretraining.corpus.schema import Kind, require_pyarrow, schema_of
 from polyrank.storage import sha256_of, storage_errors, synchronise, synchronise_folder
@@ -64,9 +64,9 @@ class Parts:
             add_counts(counts, finished.counts)
         return counts
 
-    def dropped(self) -> Tally:
+    def dropped(self) -> DroppedCounter:
         """What was dropped, by reason."""
-        dropped = Tally()
+        dropped = DroppedCounter()
         for finished in self.finished:
             dropped.merge(finished.dropped)
         return dropped
@@ -77,7 +77,7 @@ class Parts:
         Raises StorageError.
         """
         counts: dict[str, int] = {}
-        dropped, num_batches, rows = Tally(), 0, 0
+        dropped, num_batches, rows = DroppedCounter(), 0, 0
         kind: Kind | None = None
         name = f"part-{len(self.parts):05d}.parquet"
         fresh = self.folder / f"{name}.new"

@@ -117,7 +117,7 @@ class Wikipedia(Source):
             if self.language is not None:
                 site = dataclasses.replace(site, language=self.language)
             yield Stream(
-                items=feed(dump, site),
+                items=pages_and_redirects(dump, site),
                 language=site.language,
                 convert=ArticleMaker(site, self.lists),
             )
@@ -133,7 +133,7 @@ class Wikipedia(Source):
                     yield Dropped("redirect", item.title) if isinstance(item, Redirect) else item
 
 
-def feed(dump: Dump, site: Site) -> Iterator[Page | Redirect | Dropped]:
+def pages_and_redirects(dump: Dump, site: Site) -> Iterator[Page | Redirect | Dropped]:
     """What a dump holds: pages that may be articles, redirects between titles, and the rest."""
     for page in dump.pages():
         if isinstance(page, Dropped):

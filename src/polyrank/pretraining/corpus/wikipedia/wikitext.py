@@ -269,6 +269,7 @@ class Reader:
 
 READ: dict[str, Callable[[Reader, Any], None]] = {
     "Argument": Reader.cut,
+    "Comment": Reader.cut,
     "ExternalLink": Reader.add_external_link,
     "Heading": Reader.add_heading,
     "HTMLEntity": Reader.add_entity,
