@@ -68,11 +68,12 @@ class Pretraining(Objective):
     def make(self, given: Given) -> tuple[TrainingModule, Collator]:
         """Raises ModelError for a tokeniser that cannot mask, where a task masks."""
         model, examples, config = given.model, given.examples, given.config
-        masks = examples.masking is not None
-        masking = Masking(model.tokenizer.pretrained, examples.masking) if masks else None
+        masking = None
+        if examples.masking is not None:
+            masking = Masking(model.tokenizer.pretrained, examples.masking)
         budget = config.train_batch_tokens
         collator = PretrainingCollator(model, examples.config, masking, budget, config.seed)
-        tokens = some_tokens(model, examples if masks else [])
+        tokens = some_tokens(model, examples if masking is not None else [])
         module = PretrainingModule(
             model, given.objective, self.loss, tokens=tokens, seed=config.seed
         )
