@@ -1,15 +1,13 @@
 """Tables on the disk: Arrow IPC files, written block by block and read where they lie.
 
-    with TableWriter(path, {"id": "text", "parent": "uint32"}) as writer:
-        writer.append("id", b"a")
-        writer.append("parent", 0)
-    table = Table(path, damaged)
-    table.texts("id")[0], table.numbers("parent")[0]
+    writer = TableWriter(path, ["id", "text"])
+    writer.extend({"id": [b"a"], "text": [b"An apple."]})
+    writer.finish()
+    Table(path, damaged).texts("text")[0]
 
-The columns of a file have one length; columns of other lengths are other files. Files are not
-compressed, so that nothing is read before it is asked for, and pyarrow, polars and DuckDB read
-them without this package. Knows nothing of what the rows mean. Loads pyarrow when a table is
-written or opened, and numpy only for arrays and digests.
+Files are not compressed, so that nothing is read before it is asked for, and pyarrow, polars and
+DuckDB read them without this package. Knows nothing of what the rows mean. Loads pyarrow when a
+table is written or opened, and numpy only for digests.
 """
 
 from __future__ import annotations
@@ -18,77 +16,46 @@ import hashlib
 import mmap
 from array import array
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate, pairwise
 from pathlib import Path
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from struct import calcsize
+from typing import Any, TypeAlias
 
 from polyrank.storage import storage_errors, write_all
 
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
-ColumnType = Literal["text", "uint32", "uint64"]
-CODES: Mapping[ColumnType, Literal["I", "Q"]] = {"uint32": "I", "uint64": "Q"}
 BLOCK_BYTES = 1 << 23
-"""A block is written when the columns hold this much."""
+"""A block of a table is written when its columns hold this much."""
 
 Damaged: TypeAlias = Callable[[Path, str], Exception]
 """From a file and what is wrong with it to the error that is raised."""
 
 
 class TableWriter:
-    """Writes a table; memory stays at one block as long as the columns grow together.
+    """Writes columns of texts, of which one block is in memory.
 
-    The file can be read after `finish`, which leaving a `with` block without an error calls.
-    Raises StorageError if the disk refuses.
+    The file can be read after `finish`. Raises StorageError if the disk refuses.
     """
 
-    def __init__(self, path: Path, columns: Mapping[str, ColumnType]) -> None:
+    def __init__(self, path: Path, columns: Sequence[str]) -> None:
         import pyarrow as pa
 
-        types = {"text": pa.large_string(), "uint32": pa.uint32(), "uint64": pa.uint64()}
-        self._columns = {
-            name: TextBlock() if kind == "text" else NumberBlock(CODES[kind])
-            for name, kind in columns.items()
-        }
-        fields = [pa.field(name, types[kind], nullable=False) for name, kind in columns.items()]
-        self._schema = pa.schema(fields)
+        self._blocks = {name: TextBlock() for name in columns}
         self._waiting = 0  # bytes
+        fields = [pa.field(name, pa.large_string(), nullable=False) for name in columns]
+        self._schema = pa.schema(fields)
         self._file = ArrowFile(path, self._schema)
 
-    def __enter__(self) -> TableWriter:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        if kind is None:
-            self.finish()
-        else:
-            self.close()
-
-    def append(self, name: str, value: Any) -> None:
-        """Add one value to a column: a whole number, or a text as UTF-8."""
-        self._waiting += self._columns[name].append(value)
+    def extend(self, columns: Mapping[str, Sequence[bytes]]) -> None:
+        """Add rows: the texts of every column, as UTF-8."""
+        assert len(set(map(len, columns.values()))) == 1, "columns of different lengths"
+        for name, block in self._blocks.items():
+            self._waiting += block.extend(columns[name])
         if self._waiting >= BLOCK_BYTES:
-            self._write_even()
-
-    def extend(self, name: str, values: Iterable[Any]) -> None:
-        """Add several values to a column."""
-        self._waiting += self._columns[name].extend(values)
-        if self._waiting >= BLOCK_BYTES:
-            self._write_even()
+            self._write_block()
 
     def finish(self) -> None:
         """Write what is still in memory and close the file."""
-        lengths = {name: len(column) for name, column in self._columns.items()}
-        assert len(set(lengths.values())) == 1, f"columns of different lengths: {lengths}"
         try:
             self._write_block()
             self._file.finish()
@@ -99,22 +66,13 @@ class TableWriter:
         """Close the file, finished or not."""
         self._file.close()
 
-    def _write_even(self) -> None:
-        if len({len(column) for column in self._columns.values()}) == 1:
-            self._write_block()
-
     def _write_block(self) -> None:
         import pyarrow as pa
 
-        self._waiting = 0
-        if not all(map(len, self._columns.values())):
-            return
-        arrays = []
-        for field, column in zip(self._schema, self._columns.values(), strict=True):
-            rows = len(column)
-            buffers = [None, *map(pa.py_buffer, column.take())]
-            arrays.append(pa.Array.from_buffers(field.type, rows, buffers))
-        self._file.write_block(pa.record_batch(arrays, schema=self._schema))
+        if self._waiting:
+            arrays = [block.take() for block in self._blocks.values()]
+            self._file.write_block(pa.record_batch(arrays, schema=self._schema))
+            self._waiting = 0
 
 
 class TextBlock:
@@ -124,54 +82,20 @@ class TextBlock:
         self._ends = array("q", [0])
         self._utf8 = bytearray()
 
-    def __len__(self) -> int:
-        return len(self._ends) - 1
-
-    def append(self, value: bytes) -> int:
-        """Add a text as UTF-8 and return the bytes that it takes."""
-        self._utf8 += value
-        self._ends.append(len(self._utf8))
-        return len(value) + 8
-
-    def extend(self, values: Iterable[bytes]) -> int:
-        """Add texts as UTF-8 and return the bytes that they take."""
-        pieces = list(values)
+    def extend(self, texts: Sequence[bytes]) -> int:
+        """Add texts and return the bytes that they take in the file."""
         before = self._ends.pop()
-        self._ends.extend(accumulate(map(len, pieces), initial=before))
-        self._utf8 += b"".join(pieces)
-        return len(self._utf8) - before + 8 * len(pieces)
+        self._ends.extend(accumulate(map(len, texts), initial=before))
+        self._utf8 += b"".join(texts)
+        return len(self._utf8) - before + self._ends.itemsize * len(texts)
 
-    def take(self) -> list[Any]:
-        """Its buffers, as Arrow has them; the block is empty then."""
-        buffers = [self._ends, self._utf8]
+    def take(self) -> Any:
+        """The texts as an Arrow array; the block is empty then."""
+        import pyarrow as pa
+
+        rows, buffers = len(self._ends) - 1, [None, *map(pa.py_buffer, (self._ends, self._utf8))]
         self._ends, self._utf8 = array("q", [0]), bytearray()
-        return buffers
-
-
-class NumberBlock:
-    """The numbers of a column that are not written yet."""
-
-    def __init__(self, code: Literal["I", "Q"]) -> None:
-        self._values = array(code)
-
-    def __len__(self) -> int:
-        return len(self._values)
-
-    def append(self, value: int) -> int:
-        """Add a number and return the bytes that it takes."""
-        self._values.append(value)
-        return self._values.itemsize
-
-    def extend(self, values: Iterable[int]) -> int:
-        """Add numbers and return the bytes that they take."""
-        before = len(self._values)
-        self._values.extend(values)
-        return (len(self._values) - before) * self._values.itemsize
-
-    def take(self) -> list[Any]:
-        """Its buffers, as Arrow has them; the block is empty then."""
-        values, self._values = self._values, array(self._values.typecode)
-        return [values]
+        return pa.Array.from_buffers(pa.large_string(), rows, buffers)
 
 
 class ArrowFile:
@@ -256,10 +180,6 @@ class Table:
         """A column of texts."""
         return Texts(self.arrays(name, "large_string"), self.fault)
 
-    def numbers(self, name: str) -> Numbers:
-        """A column of whole numbers."""
-        return Numbers(self.arrays(name, "uint32", "uint64"))
-
     def arrays(self, name: str, *types: str) -> list[Any]:
         """A column as Arrow arrays, one of each block; of one of these types, if any are given."""
         place = self.schema.get_field_index(name)
@@ -339,43 +259,7 @@ class Texts:
                 yield ends[begin : end + 1], utf8
 
 
-class Numbers:
-    """A column of whole numbers, mapped."""
-
-    def __init__(self, arrays: Iterable[Any]) -> None:
-        self._blocks: list[memoryview] = []
-        self._starts = [0]
-        self._code = "Q"
-        for column in arrays:
-            code = "I" if str(column.type) == "uint32" else "Q"
-            self._blocks.append(view(column.buffers()[1], code))
-            self._starts.append(self._starts[-1] + len(column))
-
-    def __len__(self) -> int:
-        return self._starts[-1]
-
-    def __getitem__(self, row: int) -> int:
-        if not 0 <= row < self._starts[-1]:
-            raise IndexError(row)
-        block = bisect_right(self._starts, row) - 1
-        return self._blocks[block][row - self._starts[block]]
-
-    def between(self, start: int, stop: int) -> list[int]:
-        """The numbers of the rows from `start` to before `stop`."""
-        numbers: list[int] = []
-        for block, (first, last) in zip(self._blocks, pairwise(self._starts), strict=True):
-            if start < last and first < stop:
-                numbers += block[max(start - first, 0) : stop - first].tolist()
-        return numbers
-
-    def numpy(self) -> NDArray[np.generic]:
-        """All of them; not copied where the file has one block."""
-        import numpy as np
-
-        arrays = [np.frombuffer(block, block.format) for block in self._blocks]
-        return arrays[0] if len(arrays) == 1 else np.concatenate(arrays or [np.zeros(0, np.uint64)])
-
-
 def view(buffer: Any, code: Any) -> memoryview:
     """A buffer of Arrow as a sequence of numbers."""
-    return memoryview(buffer if buffer is not None else b"").cast("B").cast(code)
+    data = memoryview(buffer if buffer is not None else b"").cast("B")
+    return data[: len(data) // calcsize(code) * calcsize(code)].cast(code)

@@ -13,16 +13,18 @@ from array import array
 from collections.abc import Iterable, Mapping
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from polyrank.errors import DataError
 from polyrank.storage import storage_errors
-from polyrank.tables import CODES, ColumnType, Table, view
+from polyrank.tables import Table, view
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+ColumnType = Literal["text", "uint32", "uint64"]
+CODES: Mapping[ColumnType, Literal["I", "Q"]] = {"uint32": "I", "uint64": "Q"}
 NUMBERS, BYTES = 1 << 16, 1 << 20
 """How many numbers, and bytes of texts, of a column wait in memory."""
 Layout = Mapping[str, ColumnType]

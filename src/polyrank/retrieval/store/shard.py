@@ -44,7 +44,7 @@ class ShardWriter:
     def __init__(self, folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self._folder = folder
-        self._table = TableWriter(folder / CANDIDATES, {"id": "text", "text": "text"})
+        self._table = TableWriter(folder / CANDIDATES, ["id", "text"])
         self._metadata = MetadataWriter(folder / METADATA)
         self._hashes: list[bytes] = []
 
@@ -55,8 +55,7 @@ class ShardWriter:
         """Append candidates. Raises DataError for a text that UTF-8 cannot hold."""
         ids = [encoded(candidate, candidate.id) for candidate in candidates]
         texts = [encoded(candidate, candidate.text) for candidate in candidates]
-        self._table.extend("id", ids)
-        self._table.extend("text", texts)
+        self._table.extend({"id": ids, "text": texts})
         self._metadata.extend(candidates)
         self._hashes.extend(map(hash_of, ids))
 
