@@ -32,7 +32,7 @@ class TwoTowerConfig:
     temperature: float = 0.05
     """The similarity is divided by it."""
     projection: int | None = None
-    """Dimension of a linear layer above the reduction; `none` is no layer."""
+    """Dimension of a linear layer above the reduction; `none` means no layer."""
     max_context_length: int = 128
     """Tokens of a context, special tokens included; the newest survive."""
     max_candidate_length: int = 128
