@@ -2,8 +2,8 @@
 
 A sentence ends after `.`, `!`, `?` or `…`, with the closing quotes and brackets behind them, where
 space and then anything but a small letter follows; after `。！？` even without space; and at the
-end of a line. A full stop ends none after an initial (`J. Smith`), after an abbreviation with dots
-(`e.g.`, `U.S.`) or after one that `ABBREVIATION` knows.
+end of a line. A full stop does not end one after an initial (`J. Smith`), after an abbreviation
+with dots (`e.g.`, `U.S.`) or after one that `ABBREVIATION` knows.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ ABBREVIATION = re.compile(
     r"hon|inc|jan|jr|lt|ltd|maj|messrs|mrs?|mt|nov|oct|pp?|pres|prof|rev|sep|sept|sgt|sr|st|vol|vs",
     re.IGNORECASE,
 )
-"""What stands before a full stop that ends no sentence."""
+"""What stands before a full stop that does not end a sentence."""
 
 END = re.compile(r"[.!?…]+[\"'”’»)\]]*(?=\s)|[。！？]+[」』”’）)]*|\n")
 LAST_WORD = re.compile(r"[^\s(\[\"'“‘«]+\Z")

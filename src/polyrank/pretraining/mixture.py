@@ -1,7 +1,7 @@
 """Several tasks as one sequence, already shuffled: to be taken in order, from any place.
 
-Item i depends on the seed and i alone, so a run goes on from where it stopped, and processes share
-out the numbers.
+Item i depends on the seed and i alone, so a run resumes where it stopped, and processes share out
+the numbers.
 """
 
 from __future__ import annotations
@@ -136,7 +136,7 @@ class Mixture:
 def places(quotas: Sequence[int], seed: int) -> list[tuple[int, int]]:
     """For each place of a round, its task and how many units of that task come before.
 
-    The tasks are shuffled, and each goes on where it was: one pass ends before the next begins.
+    The tasks are shuffled; each continues where it was, so one pass ends before the next begins.
     """
     starts = list(accumulate(quotas))
     order = Permutation(sum(quotas), seed)
@@ -150,7 +150,7 @@ def places(quotas: Sequence[int], seed: int) -> list[tuple[int, int]]:
 
 
 def both_wanted(wanted: frozenset[int]) -> frozenset[int]:
-    """A lead sentence that two tasks ask with: what it wants in either is no negative in both."""
+    """What a lead sentence wants that two tasks ask with: whatever it wants in either."""
     articles = {key >> 2 for key in wanted}
     return frozenset(key for one in articles for key in (rest_key(one), link_key(one)))
 

@@ -14,7 +14,7 @@ class Pair(NamedTuple):
     """What an encoder is to bring together, or to tell apart.
 
     The second of pair j is an accidental hit for the first of pair i where `wanted` of i and
-    `answers` of j share a key: it is no negative there.
+    `answers` of j share a key: it is not a negative there.
     """
 
     task: str
@@ -25,7 +25,7 @@ class Pair(NamedTuple):
     second_title: str | None = None
     """The title that stands before the document: "title [SEP] passage"."""
     label: int | None = None
-    """1: the second follows, 0: it does not; none where every pair is right."""
+    """1 if the second follows, 0 if it does not; None where every pair is right."""
     is_joined: bool = False
     """Whether the two are read as one text, partly masked; else they are read apart."""
     wanted: frozenset[int] = NO_KEYS

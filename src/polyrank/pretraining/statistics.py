@@ -98,7 +98,7 @@ def lengths(first: float, second: float | None) -> str:
 
 
 def preview(task: PretrainingTask[Any], count: int = 5) -> list[str]:
-    """Some pairs as lines, so that a person can judge them; texts as they are, one a line."""
+    """Some pairs as lines, so that a person can judge them: the texts as they are, one per line."""
     lines = []
     for number, pair in enumerate(task.sample(count), start=1):
         label = {None: "", 1: ", follows", 0: ", does not follow"}[pair.label]

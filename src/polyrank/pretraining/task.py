@@ -105,7 +105,7 @@ class PretrainingTask(ABC, Generic[Settings]):
         return (self[order(place)] for place in range(min(count, len(self))))
 
     def require_pairs(self) -> None:
-        """Raise DataError if there are no pairs, saying what the corpus lacks."""
+        """Raise DataError if there are no pairs, with what the corpus lacks."""
         if not len(self):
             side = "training" if self.split == "train" else "held-out"
             counts = self.tables.counts[self.split]
