@@ -44,7 +44,7 @@ _HOMES = {
     "Index": "retrieval.index",
     "PolyEncoder": "models.poly_encoder",
     "PolyrankError": "errors",
-    "RetrieveRerank": "retrieval.pipeline",
+    "RetrieveRerank": "retrieval.rerank",
     "__version__": "_version",
     "evaluate": "evaluation.ranking",
     "load_model": "models.checkpoint",
