@@ -10,7 +10,7 @@ from typing import Any, cast, get_args
 import torch
 from torch import Tensor
 
-from polyrank.config import require_choice, require_list
+from polyrank.config import require, require_choice, require_list
 from polyrank.data.candidates import read_ids
 from polyrank.errors import DataError, IndexFolderError, UsageError
 from polyrank.records import Candidate, Context
@@ -281,8 +281,7 @@ def completion(
     require_choice("backend", backend, BACKENDS)
     if backend == "exact":
         return nothing_more
-    if not 0 < recall <= 1:
-        raise UsageError(f"recall must be above 0 and at most 1, got {recall}.", "Try 0.99.")
+    require(0 < recall <= 1, "recall", "above 0 and at most 1", recall)
     faiss()  # fails before hours of encoding, not after
     kind = cast("GraphKind", backend)
     sample = sampler(model, contexts)
