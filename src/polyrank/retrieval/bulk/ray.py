@@ -92,9 +92,9 @@ def encode_with_ray(
 
     The actors divide the cores of the cluster among them, and its GPUs. They run on the cluster
     that Ray is connected to, on that at `address`, or else on one that is started on this machine
-    and ended in the end. All machines must see `model`, `source` and `output` under these names.
-    Raises what `encode_part` raises, wherever it was raised, MissingExtraError, and PolyrankError
-    if an actor dies.
+    and shut down at the end. All machines must see `model`, `source` and `output` under these
+    names. Raises what `encode_part` raises, wherever it was raised, MissingExtraError, and
+    PolyrankError if an actor dies.
     """
     if num_parts < 1 or num_actors < 1:
         raise UsageError(
@@ -146,7 +146,7 @@ def results(ray: Any, pool: Any, num_parts: int) -> Iterator[EncodedPart]:
     except ray.exceptions.RayActorError as error:
         raise PolyrankError(
             f"An encoding actor died: {' '.join(str(error).split())}",
-            "Run the same again, which goes on where it was; with fewer actors if memory is short.",
+            "Run the same command again, which resumes; with fewer actors if memory is short.",
         ) from error
 
 
@@ -161,7 +161,7 @@ def shares(resources: dict[str, float], count: int) -> dict[str, float]:
 
 @contextlib.contextmanager
 def connected(address: str | None = None) -> Iterator[Any]:
-    """Ray, connected to a cluster; one that is started here is ended in the end.
+    """Ray, connected to a cluster; one that is started here is shut down at the end.
 
     Its usage statistics and its dashboard are off; unless Ray was imported before, it listens on
     127.0.0.1 only. Raises MissingExtraError.

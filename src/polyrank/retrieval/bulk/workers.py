@@ -56,8 +56,8 @@ def encode_in_processes(
 ) -> Iterator[EncodedPart]:
     """Encode all parts that are not there, as `encode_part` does, and yield them as they come.
 
-    Raises what `encode_part` raises, wherever it was raised, and PolyrankError if a process ends
-    unasked; the others are ended then, as they are when the iterator is closed.
+    Raises what `encode_part` raises, wherever it was raised, and PolyrankError if a process dies;
+    the others are terminated then, as they are when the iterator is closed.
     """
     if num_processes < 1:
         raise UsageError(f"There must be at least one process, got {num_processes}.", "Give more.")
@@ -94,7 +94,7 @@ def shares(num_processes: int, use_gpus: bool) -> list[Share]:
 def running(
     load: Load, job: tuple[Any, ...], shares: list[Share]
 ) -> Iterator[dict[Connection, SpawnProcess]]:
-    """Processes that encode, by the connections they report through; ended in the end."""
+    """Processes that encode, by the connections they report through; terminated at the end."""
     context = multiprocessing.get_context("spawn")
     workers: dict[Connection, SpawnProcess] = {}
     try:

@@ -34,7 +34,7 @@ REBUILD = "Build the index again, or restore the folder from a copy."
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ShardLayout:
-    """How candidates are cut: `shard_rows` a shard, `block_rows` encoded and journaled at once."""
+    """How candidates are cut: `shard_rows` per shard, `block_rows` encoded at once."""
 
     shard_rows: int = 1 << 18
     block_rows: int = 1 << 13
@@ -206,7 +206,7 @@ def require_version(folder: Path, plain: Mapping[str, Any]) -> None:
 
 
 def require_same_maker(folder: Path, manifest: Manifest, fingerprint: str) -> None:
-    """Raise IndexFolderError if an index that was opened has another model meanwhile."""
+    """Raise IndexFolderError if an index has been built by another model since it was opened."""
     if manifest.model.fingerprint != fingerprint:
         raise IndexFolderError(
             f"The index {folder} was built again by another model since it was opened.",
@@ -215,7 +215,7 @@ def require_same_maker(folder: Path, manifest: Manifest, fingerprint: str) -> No
 
 
 def read_plain(folder: Path) -> dict[str, Any]:
-    """The manifest as JSON. Raises IndexFolderError if it is none, or none of an index."""
+    """The manifest as JSON. Raises IndexFolderError for anything but the manifest of an index."""
     path = folder / MANIFEST
     try:
         plain = json.loads(path.read_text(encoding="utf-8"))

@@ -88,7 +88,7 @@ def wider(one: str, other: str) -> str | None:
 
 
 class MetadataWriter:
-    """Collects the metadata of a shard and writes it in the end."""
+    """Collects the metadata of a shard and writes it at the end."""
 
     def __init__(self, path: Path) -> None:
         self._path = path

@@ -162,7 +162,7 @@ class VectorWriter:
 def vector_writer(
     folder: Path, storage: Storage, dimension: int, rows: int
 ) -> Iterator[VectorWriter]:
-    """A writer that is finished unless there is an error, and closed in the end."""
+    """A writer that is finished unless there is an error, and closed in any case."""
     writer = VectorWriter(folder, storage, dimension, rows)
     try:
         yield writer
