@@ -115,7 +115,7 @@ class CandidateCache:
     def candidate(self, row: int) -> Candidate:
         """The candidate in this row."""
         shard, inner = self.place(row)
-        return self.shards[shard].between(inner, inner + 1)[0]
+        return self.shards[shard].candidate(inner)
 
     def id(self, row: int) -> str:
         """The id of the candidate in this row."""

@@ -95,6 +95,11 @@ class Shard:
         """The names of its files, those of its vectors left out."""
         return [CANDIDATES, HASHES, ROWS, *([METADATA] if self.fields else [])]
 
+    def candidate(self, row: int) -> Candidate:
+        """The candidate in a row; faster than `between` for one."""
+        (metadata,) = self.metadata.between(row, row + 1)
+        return Candidate(self.ids[row], self.texts[row], metadata)
+
     def between(self, start: int, stop: int) -> list[Candidate]:
         """The candidates of the rows from `start` to before `stop`."""
         columns = (
