@@ -198,16 +198,39 @@ def reason(error: Exception) -> str:
     return (str(error).splitlines() or [type(error).__name__])[0].rstrip(".")
 
 
+class TextSequence:
+    """The texts of one block by row, mapped. A text that is not UTF-8 raises UnicodeDecodeError."""
+
+    def __init__(self, column: Any) -> None:
+        _, ends, utf8 = column.buffers()
+        self.ends = view(ends, "q")
+        """Where each text ends in `utf8`; the first number is where the first one starts."""
+        self.utf8 = view(utf8, "B")
+
+    def __len__(self) -> int:
+        return len(self.ends) - 1
+
+    def __getitem__(self, row: int) -> str:
+        ends = self.ends
+        return str(self.utf8[ends[row] : ends[row + 1]], "utf-8")
+
+    def between(self, start: int, stop: int) -> list[str]:
+        """The texts of the rows from `start` to before `stop`."""
+        ends = self.ends[start : stop + 1].tolist()
+        first = ends[0]
+        data = bytes(self.utf8[first : ends[-1]])
+        return [data[a - first : b - first].decode() for a, b in pairwise(ends)]
+
+
 class Texts:
     """A column of texts, mapped."""
 
     def __init__(self, arrays: Iterable[Any], fault: Callable[[str], Exception]) -> None:
         self._fault = fault
-        self._blocks: list[tuple[memoryview, memoryview]] = []
+        self._blocks: list[TextSequence] = []
         self._starts = [0]
         for column in arrays:
-            _, ends, utf8 = column.buffers()
-            self._blocks.append((view(ends, "q"), view(utf8, "B")))
+            self._blocks.append(TextSequence(column))
             self._starts.append(self._starts[-1] + len(column))
 
     def __len__(self) -> int:
@@ -217,10 +240,8 @@ class Texts:
         if not 0 <= row < self._starts[-1]:
             raise IndexError(row)
         block = bisect_right(self._starts, row) - 1
-        ends, utf8 = self._blocks[block]
-        row -= self._starts[block]
         try:
-            return str(utf8[ends[row] : ends[row + 1]], "utf-8")
+            return self._blocks[block][row - self._starts[block]]
         except UnicodeDecodeError:
             raise self._fault("a text is not UTF-8") from None
 
@@ -228,11 +249,8 @@ class Texts:
         """The texts of the rows from `start` to before `stop`."""
         texts: list[str] = []
         try:
-            for ends, utf8 in self._ranges(start, stop):
-                first = ends[0]
-                data = bytes(utf8[first : ends[-1]])
-                places = [end - first for end in ends.tolist()]
-                texts += [data[a:b].decode() for a, b in pairwise(places)]
+            for block, begin, end in self._ranges(start, stop):
+                texts += block.between(begin, end)
         except UnicodeDecodeError:
             raise self._fault("a text is not UTF-8") from None
         return texts
@@ -245,18 +263,19 @@ class Texts:
         import numpy as np
 
         digest = hashlib.sha256()
-        for ends, _ in self._ranges(start, stop):
-            digest.update(np.diff(np.frombuffer(ends, np.int64)).astype("<i8").tobytes())
-        for ends, utf8 in self._ranges(start, stop):
-            digest.update(utf8[ends[0] : ends[-1]])
+        ranges = list(self._ranges(start, stop))
+        for block, begin, end in ranges:
+            ends = np.frombuffer(block.ends[begin : end + 1], np.int64)
+            digest.update(np.diff(ends).astype("<i8").tobytes())
+        for block, begin, end in ranges:
+            digest.update(block.utf8[block.ends[begin] : block.ends[end]])
         return digest.hexdigest()
 
-    def _ranges(self, start: int, stop: int) -> Iterator[tuple[memoryview, memoryview]]:
-        """Of each block that has some of the rows, where they end, and its texts."""
-        for (ends, utf8), (first, last) in zip(self._blocks, pairwise(self._starts), strict=True):
+    def _ranges(self, start: int, stop: int) -> Iterator[tuple[TextSequence, int, int]]:
+        """The blocks that have some of the rows, and which of their own rows."""
+        for block, (first, last) in zip(self._blocks, pairwise(self._starts), strict=True):
             if start < last and first < stop:
-                begin, end = max(start, first) - first, min(stop, last) - first
-                yield ends[begin : end + 1], utf8
+                yield block, max(start, first) - first, min(stop, last) - first
 
 
 def view(buffer: Any, code: Any) -> memoryview:

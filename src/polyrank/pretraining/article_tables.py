@@ -16,10 +16,10 @@ from pathlib import Path
 from polyrank.pretraining.pairs import link_key, passage_key, rest_key
 from polyrank.pretraining.passages import Piece, count_words, passages_of, unique
 from polyrank.pretraining.split import TablesSettings
-from polyrank.pretraining.table_files import Layout, OneBlockTable, Spool
+from polyrank.pretraining.table_files import Columns, OneBlockTable, Spool
 from polyrank.records import Article, Document
 
-LAYOUT: Mapping[str, Layout] = {
+TABLES: Mapping[str, Columns] = {
     "articles": {
         "id": "text",
         "title": "text",
@@ -46,7 +46,7 @@ LAYOUT: Mapping[str, Layout] = {
 }
 """The tables of one side, each a file NAME.arrow. Numbers of rows count from 0; a range of rows
 goes from its start to before its stop."""
-HASHES: Mapping[str, Layout] = {
+HASHES: Mapping[str, Columns] = {
     "titles": {"hash": "uint64"},
     "targets": {"hash": "uint64"},
     "passages": {"targets_stop": "uint64"},
@@ -156,7 +156,7 @@ class ArticleBuilder:
         self._settings = settings
         spool = folder / SPOOL
         spool.mkdir()
-        self._tables = {name: Spool(spool, name, layout) for name, layout in LAYOUT.items()}
+        self._tables = {name: Spool(spool, name, columns) for name, columns in TABLES.items()}
         self._hashes = {
             name: Spool(spool, f"hashed_{name}", layout) for name, layout in HASHES.items()
         }

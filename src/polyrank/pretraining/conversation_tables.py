@@ -8,10 +8,10 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from polyrank.pretraining.split import TablesSettings
-from polyrank.pretraining.table_files import Layout, OneBlockTable, Spool
+from polyrank.pretraining.table_files import Columns, OneBlockTable, Spool
 from polyrank.records import Conversation, Document, Turn
 
-LAYOUT: Mapping[str, Layout] = {
+TABLES: Mapping[str, Columns] = {
     "conversations": {"id": "text", "turns_start": "uint64", "turns_stop": "uint64"},
     "turns": {"text": "text"},
     "replies": {"turn": "uint64"},
@@ -44,7 +44,7 @@ class ConversationTables:
     def turns_before(self, turn: int, most: int) -> tuple[str, ...]:
         """The last turns before one, in its conversation, oldest first."""
         first = self.turns_start[self.conversation_of(turn)]
-        return self.turns.between(max(first, turn - most), turn)
+        return tuple(self.turns.between(max(first, turn - most), turn))
 
 
 class ConversationBuilder:
@@ -55,7 +55,7 @@ class ConversationBuilder:
         self._merge = settings.merge_speaker
         (folder / SPOOL).mkdir()
         self._tables = {
-            name: Spool(folder / SPOOL, name, layout) for name, layout in LAYOUT.items()
+            name: Spool(folder / SPOOL, name, columns) for name, columns in TABLES.items()
         }
 
     def add(self, conversation: Document) -> None:

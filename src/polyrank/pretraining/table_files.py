@@ -11,13 +11,12 @@ import mmap
 import os
 from array import array
 from collections.abc import Iterable, Mapping
-from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from polyrank.errors import DataError
 from polyrank.storage import storage_errors
-from polyrank.tables import Table, view
+from polyrank.tables import Table, TextSequence, view
 
 if TYPE_CHECKING:
     import numpy as np
@@ -27,7 +26,7 @@ ColumnType = Literal["text", "uint32", "uint64"]
 CODES: Mapping[ColumnType, Literal["I", "Q"]] = {"uint32": "I", "uint64": "Q"}
 NUMBERS, BYTES = 1 << 16, 1 << 20
 """How many numbers, and bytes of texts, of a column wait in memory."""
-Layout = Mapping[str, ColumnType]
+Columns = Mapping[str, ColumnType]
 """The columns of a table, by name."""
 REMEDY = "Remove the folder of the tables; it is built again when it is next needed."
 
@@ -46,30 +45,7 @@ class OneBlockTable(Table):
     def text_sequence(self, name: str) -> TextSequence:
         """A column of texts, as it lies in the file."""
         (column,) = self.arrays(name, "large_string")
-        _, ends, utf8 = column.buffers()
-        return TextSequence(view(ends, "q"), view(utf8, "B"))
-
-
-class TextSequence:
-    """Texts of one block by number; nothing is checked that costs time."""
-
-    def __init__(self, ends: memoryview, utf8: memoryview) -> None:
-        self._ends = ends
-        self._utf8 = utf8
-
-    def __len__(self) -> int:
-        return len(self._ends) - 1
-
-    def __getitem__(self, number: int) -> str:
-        ends = self._ends
-        return self._utf8[ends[number] : ends[number + 1]].tobytes().decode()
-
-    def between(self, start: int, stop: int) -> tuple[str, ...]:
-        """The texts from `start` to before `stop`."""
-        ends = self._ends[start : stop + 1].tolist()
-        first = ends[0]
-        utf8 = self._utf8[first : ends[-1]].tobytes()
-        return tuple([utf8[a - first : b - first].decode() for a, b in pairwise(ends)])
+        return TextSequence(column)
 
 
 def damaged(path: Path, problem: str) -> DataError:
@@ -167,13 +143,13 @@ class TextColumn:
 class Spool:
     """The columns of one table, in files of a folder."""
 
-    def __init__(self, folder: Path, name: str, layout: Layout) -> None:
-        self._layout = layout
+    def __init__(self, folder: Path, name: str, columns: Columns) -> None:
+        self._kinds = columns
         self._columns = {
             column: (TextColumn if kind == "text" else NumberColumn)(
                 folder / f"{name}.{column}", kind
             )
-            for column, kind in layout.items()
+            for column, kind in columns.items()
         }
 
     def __getitem__(self, column: str) -> Any:
@@ -188,7 +164,7 @@ class Spool:
         assert len(set(lengths.values())) == 1, f"columns of different lengths: {lengths}"
         types = {"text": pa.large_string(), "uint32": pa.uint32(), "uint64": pa.uint64()}
         fields, arrays = [], []
-        for name, kind in self._layout.items():
+        for name, kind in self._kinds.items():
             buffers = [None, *map(pa.py_buffer, self._columns[name].buffers())]
             fields.append(pa.field(name, types[kind], nullable=False))
             arrays.append(pa.Array.from_buffers(types[kind], lengths[name], buffers))
