@@ -20,7 +20,7 @@ from typing import Any
 from polyrank.errors import DataError, PolyrankError
 from polyrank.pretraining.corpus.manifest import DroppedCounter
 from polyrank.pretraining.corpus.redirects import Redirects
-from polyrank.pretraining.corpus.schema import Kind, count, kind_of, require_pyarrow, to_batch
+from polyrank.pretraining.corpus.schema import Kind, count, kind_of, load_pyarrow, to_batch
 from polyrank.pretraining.corpus.source import Convert, Dropped, Redirect
 from polyrank.records import Article, Conversation
 
@@ -168,7 +168,7 @@ def convert_batch(convert: Convert | None, batch: Batch) -> ConvertedBatch:
 
 def to_bytes(batch: Any) -> bytes:
     """A record batch in Arrow's own bytes."""
-    pa = require_pyarrow()
+    pa = load_pyarrow()
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, batch.schema) as writer:
         writer.write_batch(batch)
@@ -178,6 +178,6 @@ def to_bytes(batch: Any) -> bytes:
 
 def from_bytes(data: bytes) -> Any:
     """The record batch of such bytes."""
-    pa = require_pyarrow()
+    pa = load_pyarrow()
     with pa.ipc.open_stream(data) as reader:
         return reader.read_next_batch()

@@ -38,7 +38,7 @@ from polyrank.pretraining.corpus.manifest import (
 )
 from polyrank.pretraining.corpus.parts import Parts, place_part, place_resolved
 from polyrank.pretraining.corpus.redirects import Redirects
-from polyrank.pretraining.corpus.schema import COUNTED, require_pyarrow
+from polyrank.pretraining.corpus.schema import COUNTED
 from polyrank.pretraining.corpus.source import Dropped, Source, Stream
 from polyrank.pretraining.corpus.store import Corpus
 from polyrank.progress import bar
@@ -79,7 +79,6 @@ def convert(
     `restart`, a corpus of another source or an unfinished conversion of one is in the way;
     StorageError; MissingExtraError. Whatever is raised, what stood at `output` still does.
     """
-    require_pyarrow()
     require(num_processes >= 1, "num_processes", "at least 1", num_processes)
     source = source if isinstance(source, Source) else source_at(source)
     described = source.describe()

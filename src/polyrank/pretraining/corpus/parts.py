@@ -14,7 +14,7 @@ from polyrank.jobs import Note, Work
 from polyrank.pretraining.corpus.batches import ConvertedBatch, from_bytes
 from polyrank.pretraining.corpus.manifest import DroppedCounter, Part
 from polyrank.pretraining.corpus.redirects import Resolve, with_targets
-from polyrank.pretraining.corpus.schema import Kind, require_pyarrow, schema_of
+from polyrank.pretraining.corpus.schema import Kind, load_pyarrow, schema_of
 from polyrank.storage import sha256_of, storage_errors, synchronise, synchronise_folder
 
 
@@ -137,7 +137,7 @@ def add_counts(counts: dict[str, int], more: dict[str, int]) -> None:
 
 def open_writer(path: Path, kind: Kind) -> Any:
     """A Parquet file to write documents to."""
-    pa = require_pyarrow()
+    pa = load_pyarrow()
     return pa.parquet.ParquetWriter(
         path, schema_of(kind), compression="zstd", use_dictionary=False, write_statistics=False
     )
@@ -176,7 +176,7 @@ def place_part(part: Part, work: Path, fresh: Path) -> Part:
 
 def place_resolved(part: Part, work: Path, fresh: Path, resolve: Resolve) -> tuple[Part, int]:
     """Write a part with its links' targets resolved; and how many of the links have changed."""
-    pa = require_pyarrow()
+    pa = load_pyarrow()
     path = fresh / part.file
     changed = 0
     with storage_errors(path), pa.parquet.ParquetFile(work / part.file) as file:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from polyrank.errors import StorageError
-from polyrank.pretraining.corpus.schema import require_pyarrow
+from polyrank.pretraining.corpus.schema import load_pyarrow
 
 LONGEST_CHAIN = 32
 WAITING = 10_000
@@ -96,7 +96,7 @@ class Redirects:
 
 def with_targets(batch: Any, resolve: Resolve) -> tuple[Any, int]:
     """A record batch of articles with the targets resolved, and how many have changed."""
-    pa = require_pyarrow()
+    pa = load_pyarrow()
     place = batch.schema.get_field_index(NESTING[0])
     column, count = replaced(batch.column(place), NESTING[1:], resolve)
     columns = [
@@ -107,7 +107,7 @@ def with_targets(batch: Any, resolve: Resolve) -> tuple[Any, int]:
 
 def replaced(lists: Any, names: tuple[str, ...], resolve: Resolve) -> tuple[Any, int]:
     """A list array of structs with the targets in the field `names` leads to resolved."""
-    pa = require_pyarrow()
+    pa = load_pyarrow()
     kind = lists.type.value_type
     values = lists.values
     name = names[0] if names else "target"
@@ -123,7 +123,7 @@ def replaced(lists: Any, names: tuple[str, ...], resolve: Resolve) -> tuple[Any,
 
 def resolved_titles(titles: Any, resolve: Resolve) -> tuple[Any, int]:
     """A string array with each title resolved, and how many have changed."""
-    pa = require_pyarrow()
+    pa = load_pyarrow()
     encoded = titles.dictionary_encode()
     before = encoded.dictionary.to_pylist()
     after = [resolve(title) for title in before]

@@ -36,7 +36,7 @@ COUNTED: dict[Kind, tuple[str, ...]] = {
 }
 
 
-def require_pyarrow() -> Any:
+def load_pyarrow() -> Any:
     """The package pyarrow, loaded when it is first needed."""
     import pyarrow
     import pyarrow.parquet
@@ -46,7 +46,7 @@ def require_pyarrow() -> Any:
 
 def schema_of(kind: Kind) -> Any:
     """The Arrow schema of a kind of documents."""
-    pa = require_pyarrow()
+    pa = load_pyarrow()
     text, number = pa.string(), pa.int32()
 
     def list_of(*fields: tuple[str, Any]) -> Any:
@@ -70,7 +70,7 @@ def kind_of(document: Document) -> Kind:
 
 def to_batch(documents: Sequence[Document], kind: Kind) -> Any:
     """Documents, all of one kind, as a record batch."""
-    pa = require_pyarrow()
+    pa = load_pyarrow()
     schema = schema_of(kind)
     if kind == "conversations":
         conversations = [item for item in documents if isinstance(item, Conversation)]
@@ -87,7 +87,7 @@ def to_batch(documents: Sequence[Document], kind: Kind) -> Any:
 
 def nested(kind: Any, groups: Sequence[Sequence[Any]]) -> Any:
     """Groups of named tuples, whose fields are those of the list type `kind`, as a list array."""
-    pa = require_pyarrow()
+    pa = load_pyarrow()
     offsets = [0]
     for group in groups:
         offsets.append(offsets[-1] + len(group))
@@ -104,7 +104,7 @@ def nested(kind: Any, groups: Sequence[Sequence[Any]]) -> Any:
 
 def flat(column: Sequence[Any], kind: Any) -> Any:
     """Plain values as an array."""
-    return require_pyarrow().array(column, kind)
+    return load_pyarrow().array(column, kind)
 
 
 def from_batch(batch: Any) -> Iterator[Document]:

@@ -11,7 +11,7 @@ from typing import Any
 
 from polyrank.errors import DataError
 from polyrank.pretraining.corpus.manifest import REMEDY, DroppedCount, Manifest, Part, read_manifest
-from polyrank.pretraining.corpus.schema import Kind, from_batch, require_pyarrow
+from polyrank.pretraining.corpus.schema import Kind, from_batch, load_pyarrow
 from polyrank.records import Document
 from polyrank.storage import sha256_of
 
@@ -76,7 +76,7 @@ class Corpus:
         Raises DataError for a part that is damaged: each is compared with its checksum when it is
         first read.
         """
-        pa = require_pyarrow()
+        pa = load_pyarrow()
         for part in self.manifest.parts:
             self.require_intact(part)
             try:
