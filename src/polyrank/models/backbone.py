@@ -17,7 +17,7 @@ from typing import Any
 import torch
 from safetensors import SafetensorError
 from torch import Tensor, nn
-from transformers import AutoConfig, AutoModel, AutoTokenizer, BertConfig, BertModel
+from transformers import AutoConfig, AutoModel, AutoTokenizer
 from transformers.utils import logging
 
 from polyrank.errors import ModelError, UsageError
@@ -186,7 +186,8 @@ def new_encoder(config: NewEncoderConfig, tokenizer: Any) -> nn.Module:
 
     Draw from a seed set beforehand. Attention weights are never dropped, as anywhere in polyrank.
     """
-    form = BertConfig(
+    form = AutoConfig.for_model(
+        "bert",
         vocab_size=len(tokenizer),
         hidden_size=config.width,
         num_hidden_layers=config.layers,
@@ -196,5 +197,6 @@ def new_encoder(config: NewEncoderConfig, tokenizer: Any) -> nn.Module:
         attention_probs_dropout_prob=0.0,
         pad_token_id=tokenizer.pad_token_id,
     )
-    made: nn.Module = BertModel(form, add_pooling_layer=False)
+    # BertModel by name would load its code, 1.6 s, wherever a model is imported.
+    made: nn.Module = AutoModel.from_config(form, dtype=torch.float32, add_pooling_layer=False)
     return made.eval()
