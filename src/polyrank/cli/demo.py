@@ -93,8 +93,8 @@ def demo(options: DemoOptions, output: Output) -> None:
     for table in terminal_tables(comparison):
         output.table(table)
     output.say(
-        "  All were trained on the same number of examples. The cross-encoder reads a query with "
-        "every candidate anew."
+        "  All were trained on the same number of examples. The cross-encoder reads the query "
+        "again with every candidate."
     )
 
     output.say("7. An index of all passages, by the poly-64 encoder")
