@@ -20,6 +20,7 @@ from polyrank.models.backbone import Backbone
 from polyrank.models.folder import Description, write_folder
 from polyrank.models.inference import inference_copy, optimizer_steps
 from polyrank.models.loading import load
+from polyrank.models.source import local_folder
 from polyrank.progress import bar
 from polyrank.records import Hit
 from polyrank.runtime import resolve_device, resolve_dtype
@@ -165,8 +166,34 @@ class Model(nn.Module):
         ModelError if there is no model or its weights do not fit, UsageError for an unknown
         setting or one that contradicts the saved model.
         """
-        model = load(cls, source, settings, defaults or {})
-        model.path = Path(source).absolute() if Path(source).is_dir() else None
+        return cls.from_folder(
+            local_folder(source),
+            is_own=Path(source).is_dir(),
+            device=device,
+            dtype=dtype,
+            token_budget=token_budget,
+            defaults=defaults,
+            **settings,
+        )
+
+    @classmethod
+    def from_folder(
+        cls,
+        folder: Path,
+        *,
+        is_own: bool,
+        device: str | torch.device = "auto",
+        dtype: str | torch.dtype = "auto",
+        token_budget: int | None = None,
+        defaults: Mapping[str, Any] | None = None,
+        **settings: Any,
+    ) -> Self:
+        """A model as `from_pretrained` gives it, from a folder that is there already.
+
+        `is_own`: whether the folder becomes the model's `path`; one in the hub's cache does not.
+        """
+        model = load(cls, folder, settings, defaults or {})
+        model.path = folder.absolute() if is_own else None
         model.place(device, dtype)
         if token_budget is not None:
             model.token_budget = token_budget

@@ -36,11 +36,16 @@ def load_model(
     """
     folder = local_folder(path)
     description = read_description(folder)
+    model_class: type[Model] | None = None
     if description is not None:
         model_class = ARCHITECTURES[description.architecture]
-        return model_class.from_pretrained(path, device=device, dtype=dtype, **settings)
-    if (folder / "modules.json").is_file():
-        return BiEncoder.from_pretrained(path, device=device, dtype=dtype, **settings)
+    elif (folder / "modules.json").is_file():
+        model_class = BiEncoder
+    if model_class is not None:
+        is_own = Path(path).is_dir()
+        return model_class.from_folder(
+            folder, is_own=is_own, device=device, dtype=dtype, **settings
+        )
     raise ModelError(
         f"{path} is not a saved model: it has no {DESCRIPTION}.",
         "Give a folder that `polyrank train` or save_pretrained wrote, or that of a "

@@ -46,10 +46,9 @@ LENGTHS = ("max_context_length", "max_candidate_length")
 
 
 def load(
-    model_class: Any, source: str | Path, settings: dict[str, Any], defaults: Mapping[str, Any]
+    model_class: Any, folder: Path, settings: dict[str, Any], defaults: Mapping[str, Any]
 ) -> Any:
-    """A model of `model_class` from any kind of source. Raises ModelError, UsageError."""
-    folder = local_folder(source)
+    """A model of `model_class` from any kind of folder. Raises ModelError, UsageError."""
     description = read_description(folder)
     inherited = inherit(model_class.architecture, folder, defaults)
     if description is None:
