@@ -165,7 +165,25 @@ def shown(capsys, *arguments):
     [
         (
             "two-tower-pretraining",
-            {"batch_size": 8192, "max_steps": 100_000, "projection": 512, "learning_rate": 1e-4},
+            {
+                "tasks": "ict,bfs,wlp",
+                "batches": "mixed",
+                "keep_sentence": 0.0,
+                "any_section": True,
+                "any_passage": True,
+                "logq": True,
+                "reduction": "first",
+                "projection": 512,
+                "similarity": "dot",
+                "max_context_length": 64,
+                "max_candidate_length": 288,
+                "batch_size": 8192,
+                "max_steps": 100_000,
+                "learning_rate": 1e-4,
+                "new_learning_rate": 1e-4,
+                "warmup": 0.1,
+                "schedule": "linear",
+            },
         ),
         (
             "poly-encoder-pretraining",

@@ -6,8 +6,9 @@ from tiny_corpora import article, paragraph, random_articles, random_conversatio
 
 from polyrank.errors import DataError, UsageError
 from polyrank.pretraining.mixture import ROUND, Mixture, quotas
-from polyrank.pretraining.pairs import TEXT, link_key, rest_key
-from polyrank.pretraining.registry import make_task
+from polyrank.pretraining.pairs import TEXT, link_key, page_key, rest_key
+from polyrank.pretraining.registry import TaskSettings, make_task
+from polyrank.pretraining.tasks.bfs import BfsSettings
 
 
 @pytest.fixture(scope="module")
@@ -113,6 +114,9 @@ def test_a_lead_sentence_wants_what_it_would_want_in_the_other_task(tmp_path):
     both = Mixture([bfs, wlp], seed=1)
     assert all(both[index].wanted == {rest_key(0), link_key(0)} for index in range(20))
     assert Mixture([bfs], seed=1)[0].wanted == {rest_key(0)}
+    settings = TaskSettings(bfs=BfsSettings(any_section=True))
+    anywhere = Mixture([make_task("bfs", tables, settings=settings), wlp], seed=1)
+    assert all(anywhere[index].wanted == {page_key(0), link_key(0)} for index in range(20))
 
 
 def test_keys_of_two_corpora_do_not_meet(articles, conversations, tmp_path):

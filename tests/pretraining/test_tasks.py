@@ -5,9 +5,9 @@ import pytest
 from tiny_corpora import article, paragraph, random_articles, random_conversations, tables_of
 
 from polyrank.errors import DataError, UsageError
-from polyrank.pretraining.pairs import link_key, passage_key, rest_key, text_key
+from polyrank.pretraining.pairs import link_key, page_key, passage_key, rest_key, text_key
 from polyrank.pretraining.registry import TASKS, TaskSettings, make_task
-from polyrank.pretraining.tasks.bfs import Bfs
+from polyrank.pretraining.tasks.bfs import Bfs, BfsSettings
 from polyrank.pretraining.tasks.ict import Ict, IctSettings
 from polyrank.pretraining.tasks.mlm import Mlm, MlmSettings
 from polyrank.pretraining.tasks.next_sentence import NextSentence, NextSentenceSettings
@@ -140,6 +140,21 @@ def test_bfs_goes_from_each_lead_sentence_to_the_rest_of_the_article(articles):
         assert rest_key(own) in pair.answers
 
 
+def test_bfs_may_take_any_other_passage_of_the_article(articles):
+    side = articles.articles("train")
+    task = Bfs(articles, "train", 1, BfsSettings(any_section=True))
+    drawn = Counter()
+    for number in range(20):
+        for pair in one_pass(task, number):
+            own = side.article[pair.passage]
+            assert pair.second == side.passages[pair.passage]
+            assert pair.first not in pair.second
+            assert any(pair.first in side.passages[one] for one in side.passages_of(own))
+            assert pair.wanted == {page_key(own)} <= pair.answers
+            drawn[pair.passage] += 1
+    assert {side.is_lead(passage) for passage in drawn} == {True, False}
+
+
 @pytest.mark.parametrize("any_passage", [False, True])
 def test_wlp_goes_from_a_lead_sentence_to_a_page_that_links_there(articles, any_passage):
     side = articles.articles("train")
@@ -169,6 +184,7 @@ def test_wlp_goes_from_a_lead_sentence_to_a_page_that_links_there(articles, any_
         Ict,
         Wlp,
         Bfs,
+        lambda tables: Bfs(tables, settings=BfsSettings(any_section=True)),
         lambda tables: Wlp(tables, settings=WlpSettings(any_passage=True)),
     ],
 )

@@ -13,7 +13,7 @@ from bisect import bisect_right
 from collections.abc import Mapping
 from pathlib import Path
 
-from polyrank.pretraining.pairs import link_key, passage_key, rest_key
+from polyrank.pretraining.pairs import link_key, page_key, passage_key, rest_key
 from polyrank.pretraining.passages import Piece, count_words, passages_of, unique
 from polyrank.pretraining.split import TablesSettings
 from polyrank.pretraining.table_files import Columns, OneBlockTable, Spool
@@ -141,7 +141,7 @@ class ArticleTables:
 
     def answers(self, passage: int) -> frozenset[int]:
         """The keys that a passage answers as a document, for the queries of all tasks."""
-        keys = [passage_key(passage)]
+        keys = [passage_key(passage), page_key(self.article[passage])]
         if not self.is_lead(passage):
             keys.append(rest_key(self.article[passage]))
         keys += map(link_key, self.links_of(passage))

@@ -13,9 +13,10 @@ from typing import Any, Literal
 
 from polyrank.config import require
 from polyrank.errors import UsageError
-from polyrank.pretraining.pairs import Pair, link_key, of_corpus, rest_key
+from polyrank.pretraining.pairs import Pair, link_key, of_corpus
 from polyrank.pretraining.rng import Permutation, hash_numbers
 from polyrank.pretraining.task import PretrainingTask
+from polyrank.pretraining.tasks.bfs import Bfs
 
 Batches = Literal["mixed", "single"]
 
@@ -64,6 +65,11 @@ class Mixture:
         self._shares_queries = [
             {("bfs", corpus), ("wlp", corpus)} <= names for corpus in self._corpora
         ]
+        self._bfs = {
+            corpus: task
+            for task, corpus in zip(self.tasks, self._corpora, strict=True)
+            if isinstance(task, Bfs)
+        }
         self._mixed = batches == "mixed"
 
     @property
@@ -110,8 +116,8 @@ class Mixture:
         """A pair as the mixture sees it: its keys among those of the other tasks."""
         corpus = self._corpora[number]
         wanted = pair.wanted
-        if pair.passage is not None and self._shares_queries[number]:
-            wanted = both_wanted(wanted) if pair.task in ("bfs", "wlp") else wanted
+        if self._shares_queries[number] and pair.task in ("bfs", "wlp"):
+            wanted = both_wanted(wanted, self._bfs[corpus])
         return pair._replace(
             wanted=of_corpus(wanted, corpus),
             answers=of_corpus(pair.answers, corpus),
@@ -149,10 +155,10 @@ def places(quotas: Sequence[int], seed: int) -> list[tuple[int, int]]:
     return found
 
 
-def both_wanted(wanted: frozenset[int]) -> frozenset[int]:
-    """What a lead sentence wants that two tasks ask with: whatever it wants in either."""
+def both_wanted(wanted: frozenset[int], bfs: Bfs) -> frozenset[int]:
+    """What a lead sentence wants that `bfs` and WLP ask with: whatever it wants in either."""
     articles = {key >> 2 for key in wanted}
-    return frozenset(key for one in articles for key in (rest_key(one), link_key(one)))
+    return frozenset(key for one in articles for key in (bfs.wanted_key(one), link_key(one)))
 
 
 def quotas(weights: Sequence[float], tasks: Sequence[PretrainingTask[Any]]) -> list[int]:

@@ -54,6 +54,11 @@ def link_key(article: int) -> int:
     return article << 2 | 2
 
 
+def page_key(article: int) -> int:
+    """Answered by every passage of an article."""
+    return article << 2 | 3
+
+
 def text_key(text: str) -> int:
     """Answered by every text that differs in case and white space at most."""
     plain = " ".join(text.casefold().split()).encode("utf-8", "replace")

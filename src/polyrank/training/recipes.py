@@ -195,7 +195,10 @@ PRETRAINING: dict[str, Recipe] = {
             common={
                 "tasks": "ict,bfs,wlp",
                 "batches": "mixed",
-                "keep_sentence": 0.1,
+                "keep_sentence": 0.0,
+                "any_section": True,
+                "any_passage": True,
+                "logq": True,
                 "max_context_length": 64,
                 "max_candidate_length": 288,
                 "batch_size": 8192,
