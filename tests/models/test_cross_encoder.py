@@ -59,12 +59,23 @@ def test_encoders_without_segments_get_none(encoder_folder):
     assert model.encode_pairs(["a"], ["b"])[1] is None
 
 
-def test_the_context_loses_its_beginning_and_the_candidate_its_end(bert):
+def test_each_text_is_cut_to_its_share_of_the_pair(bert):
     model = load_variant("cross", bert, max_context_length=6, max_candidate_length=5)
-    [ids], [segments] = model.encode_pairs([LONG], [LONG])
+    dialogue = ["hello", LONG]
+    ids, segments = model.encode_pairs([LONG, dialogue, "no"], [LONG] * 3)
+    [bare], [no] = model.tokenizer.encode([LONG]), model.tokenizer.encode(["no"])
+    assert ids[0] == [2, *bare[:6], 3, *bare[:5], 3]
+    assert ids[1] == [2, *bare[-6:], 3, *bare[:5], 3]
+    assert ids[2] == [2, *no, 3, *bare[:5], 3]  # what the context leaves free stays free
+    assert segments[0] == segments[1] == [0] * 8 + [1] * 6
+
+
+def test_a_pair_is_cut_on_the_sides_asked_for(bert):
+    sides = {"context_truncation": "left", "candidate_truncation": "left"}
+    model = load_variant("cross", bert, max_context_length=6, max_candidate_length=5, **sides)
+    [ids], _ = model.encode_pairs([LONG], [LONG])
     [bare] = model.tokenizer.encode([LONG])
-    assert ids == [2, *bare[-6:], 3, *bare[:5], 3]
-    assert segments == [0] * 8 + [1] * 6
+    assert ids == [2, *bare[-6:], 3, *bare[-5:], 3]
 
 
 def test_turns_are_joined(model):

@@ -5,7 +5,7 @@ import pytest
 
 from polyrank.errors import ModelError
 from polyrank.models.backbone import load_tokenizer
-from polyrank.tokens.tokenizer import TextTokenizer, newest
+from polyrank.tokens.tokenizer import TextTokenizer, cut
 from tiny_encoders import FAMILIES, LONG, TEXTS, tokenizer_of
 
 
@@ -56,11 +56,24 @@ def test_a_candidate_loses_its_end(texts):
     assert cut == whole[:19] + whole[-1:]
 
 
-def test_a_context_loses_its_beginning(texts):
-    [whole] = texts.contexts([LONG], 1000)
-    [cut] = texts.contexts([LONG], 20)
-    assert len(cut) == 20
-    assert cut == whole[:1] + whole[-19:]
+def test_a_single_text_loses_its_end_as_a_context_too(texts):
+    assert texts.contexts([LONG, [LONG]], 20) == texts.candidates([LONG, LONG], 20)
+
+
+def test_a_dialogue_loses_its_beginning(texts):
+    dialogue = ["hello", LONG]
+    [whole] = texts.contexts([dialogue], 1000)
+    [newest] = texts.contexts([dialogue], 20)
+    assert len(newest) == 20
+    assert newest == whole[:1] + whole[-19:]
+
+
+@pytest.mark.parametrize("context", [LONG, ["hello", LONG]], ids=["text", "dialogue"])
+def test_a_named_side_holds_for_every_context(texts, context):
+    [whole] = texts.contexts([context], 1000)
+    assert texts.contexts([context], 20, "left") == [whole[:1] + whole[-19:]]
+    assert texts.contexts([context], 20, "right") == [whole[:19] + whole[-1:]]
+    assert texts.candidates([context], 20, "left") == [whole[:1] + whole[-19:]]
 
 
 @pytest.mark.parametrize("length", [1, 2, 3])
@@ -165,7 +178,7 @@ def test_a_tokeniser_in_python_does_what_the_fast_one_does(bert_texts):
     assert slow.encode([]) == []
 
 
-def test_the_newest_of_no_room_are_none():
-    assert newest([1, 2, 3], 0) == []
-    assert newest([1, 2, 3], 2) == [2, 3]
-    assert newest([1, 2, 3], 9) == [1, 2, 3]
+def test_cutting_to_any_room():
+    for room, left, right in [(0, [], []), (2, [2, 3], [1, 2]), (9, [1, 2, 3], [1, 2, 3])]:
+        assert cut([1, 2, 3], room, "left") == left
+        assert cut([1, 2, 3], room, "right") == right

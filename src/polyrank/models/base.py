@@ -17,12 +17,13 @@ from torch import Tensor, nn
 from polyrank.config import to_mapping
 from polyrank.errors import UsageError
 from polyrank.models.backbone import Backbone
+from polyrank.models.config import UNSTATED
 from polyrank.models.folder import Description, write_folder
 from polyrank.models.inference import inference_copy, optimizer_steps
 from polyrank.models.loading import load
 from polyrank.models.source import local_folder
 from polyrank.progress import bar
-from polyrank.records import Hit
+from polyrank.records import Context, Hit
 from polyrank.runtime import resolve_device, resolve_dtype
 from polyrank.tokens.batching import Batch, collate, plan
 from polyrank.tokens.tokenizer import TextTokenizer
@@ -80,6 +81,20 @@ class Model(nn.Module):
             self._copies.clear()
         return super().train(mode)
 
+    def context_ids(self, contexts: Sequence[Context]) -> list[list[int]]:
+        """The token ids of each context as it is read apart, cut as the settings say."""
+        config = self.config
+        return self.tokenizer.contexts(
+            contexts, config.max_context_length, config.context_truncation
+        )
+
+    def candidate_ids(self, texts: Sequence[Context]) -> list[list[int]]:
+        """The token ids of each candidate as it is read apart, cut as the settings say."""
+        config = self.config
+        return self.tokenizer.candidates(
+            texts, config.max_candidate_length, config.candidate_truncation
+        )
+
     def fingerprint(self) -> str:
         """The SHA-256 of all that defines a score: the settings and every weight, as stored."""
         state = self.weights_state()
@@ -92,8 +107,14 @@ class Model(nn.Module):
         return self._fingerprint[1]
 
     def identity(self) -> dict[str, Any]:
-        """The settings that define a score, as plain values."""
-        return {"architecture": self.config.architecture, **to_mapping(self.config)}
+        """The settings that define a score, as plain values.
+
+        Settings that a saved model may leave unstated are left out where they have the value that
+        it then has, so that its fingerprint stays what it was.
+        """
+        settings = to_mapping(self.config).items()
+        stated = dict(one for one in settings if one not in UNSTATED.items())
+        return {"architecture": self.config.architecture, **stated}
 
     def weights_state(self) -> int:
         """A number that changes whenever a parameter is written."""

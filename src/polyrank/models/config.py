@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 from polyrank.config import require
+from polyrank.tokens.tokenizer import Side, Truncation
 
 Reduction = Literal["first", "mean", "mean_first", "max"]
 Similarity = Literal["dot", "cosine"]
@@ -34,9 +35,14 @@ class TwoTowerConfig:
     projection: int | None = None
     """Dimension of a linear layer above the reduction; `none` means no layer."""
     max_context_length: int = 128
-    """Tokens of a context, special tokens included; the newest survive."""
+    """Tokens of a context, special tokens included."""
     max_candidate_length: int = 128
-    """Tokens of a candidate, special tokens included; the first survive."""
+    """Tokens of a candidate, special tokens included."""
+    context_truncation: Truncation = "by_kind"
+    """The side on which a longer context is cut: `left` keeps the newest turns, `right` the
+    beginning; `by_kind` cuts dialogues on the left and single texts on the right."""
+    candidate_truncation: Side = "right"
+    """The side on which a longer candidate is cut."""
 
     def __post_init__(self) -> None:
         require(self.temperature > 0, "temperature", "positive", self.temperature)
@@ -108,9 +114,14 @@ class CrossEncoderConfig:
     head_dropout: float = 0.1
     """Dropout of the head while it is trained."""
     max_context_length: int = 128
-    """Tokens of the context inside the pair; the newest survive."""
+    """Tokens of the context inside the pair."""
     max_candidate_length: int = 128
-    """Tokens of the candidate inside the pair; the first survive."""
+    """Tokens of the candidate inside the pair."""
+    context_truncation: Truncation = "by_kind"
+    """The side on which a longer context is cut: `left` keeps the newest turns, `right` the
+    beginning; `by_kind` cuts dialogues on the left and single texts on the right."""
+    candidate_truncation: Side = "right"
+    """The side on which a longer candidate is cut."""
 
     def __post_init__(self) -> None:
         if self.shared_towers is None:
@@ -124,6 +135,10 @@ class CrossEncoderConfig:
         require(0 <= self.head_dropout < 1, "head_dropout", "from 0 to below 1", self.head_dropout)
         for name in ("max_context_length", "max_candidate_length"):
             require(getattr(self, name) > 0, name, "at least 1", getattr(self, name))
+
+
+UNSTATED = {"context_truncation": "left", "candidate_truncation": "right"}
+"""What a saved model has whose description does not name these settings, which are newer."""
 
 
 @dataclass(frozen=True, kw_only=True)

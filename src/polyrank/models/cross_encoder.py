@@ -22,7 +22,7 @@ from polyrank.models.interaction import InteractionHead, read_side_by_side, side
 from polyrank.models.pooling import reduce
 from polyrank.records import Context, Hit
 from polyrank.tokens.batching import Batch, in_order, mask_of
-from polyrank.tokens.tokenizer import TextTokenizer, newest
+from polyrank.tokens.tokenizer import TextTokenizer, cut, side_of
 
 Encoded = tuple[list[list[int]], list[list[int]] | None]
 """Token ids and, where the encoder has segments, segment ids of each pair."""
@@ -61,22 +61,23 @@ class CrossEncoder(Model):
     def encode_pairs(self, contexts: Sequence[Context], candidates: Sequence[str]) -> Encoded:
         """Token ids and segment ids of each pair; a repeated text is tokenised once.
 
-        Turns are joined by the separator; the context loses its oldest tokens, the candidate its
-        last.
+        Turns are joined by the separator. Each text is cut to its own share of the pair, whatever
+        the other leaves free.
         """
         config = self.config
         if self.reads_texts_apart:
-            first = self.tokenizer.contexts(contexts, config.max_context_length)
-            second = self.tokenizer.candidates(candidates, config.max_candidate_length)
-            both = list(zip(first, second, strict=True))
+            both = list(
+                zip(self.context_ids(contexts), self.candidate_ids(candidates), strict=True)
+            )
             return [a + b for a, b in both], [[0] * len(a) + [1] * len(b) for a, b in both]
         left = self.tokenizer.encode_turns(contexts)
         right = self.tokenizer.encode(candidates)
         pairs = [
             self.tokenizer.join(
-                newest(context, config.max_context_length), candidate[: config.max_candidate_length]
+                cut(first, config.max_context_length, side_of(context, config.context_truncation)),
+                cut(second, config.max_candidate_length, config.candidate_truncation),
             )
-            for context, candidate in zip(left, right, strict=True)
+            for context, first, second in zip(contexts, left, right, strict=True)
         ]
         ids = [pair[0] or [self.tokenizer.pad_id] for pair in pairs]
         return ids, [pair[1] or [0] for pair in pairs] if self.tower.has_segments else None

@@ -22,7 +22,7 @@ from polyrank._version import __version__
 from polyrank.config import from_mapping
 from polyrank.errors import ModelError, UsageError, nearest
 from polyrank.models.backbone import BACKBONE_FOLDER, shorten
-from polyrank.models.config import CONFIGS
+from polyrank.models.config import CONFIGS, UNSTATED
 from polyrank.storage import replaced_folder, require_replaceable
 
 DESCRIPTION = "polyrank.json"
@@ -80,7 +80,7 @@ def read_description(path: Path) -> Description | None:
     try:
         described = json.loads(file.read_text(encoding="utf-8"))
         form, architecture = described["format"], described["architecture"]
-        settings = dict(described["settings"])
+        settings = {**UNSTATED, **described["settings"]}
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise ModelError(
             f"{file} is not a description of a model: {type(error).__name__}: {error}.",

@@ -43,6 +43,8 @@ SHAPING = (
 )
 """Settings that a saved model's weights were made for."""
 LENGTHS = ("max_context_length", "max_candidate_length")
+READING = (*LENGTHS, "context_truncation", "candidate_truncation")
+"""Settings that mean the same to a cross-encoder and to the others."""
 
 
 def load(
@@ -75,7 +77,7 @@ def inherit(architecture: str, folder: Path, defaults: Mapping[str, Any]) -> dic
         defaults = {name: value for name, value in defaults.items() if name not in SHAPING}
         both = {description.architecture, architecture}
         if len(both) == 2 and "cross" in both:
-            brought = {name: brought[name] for name in LENGTHS if name in brought}
+            brought = {name: brought[name] for name in READING if name in brought}
     known = {field.name for field in fields(CONFIGS[architecture])}
     return {name: value for name, value in brought.items() if name in known} | dict(defaults)
 

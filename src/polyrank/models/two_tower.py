@@ -113,7 +113,7 @@ class TwoTower(Model):
         vectors, the rest are zeros, which `score` leaves out.
         """
         require_list("contexts", contexts)
-        sequences = self.tokenizer.contexts(contexts, self.config.max_context_length)
+        sequences = self.context_ids(contexts)
         encoded = torch.zeros(len(sequences), self.num_vectors, self.dimension)
         described = "Encoding contexts" if progress else None
         tower = self.for_inference("context_tower")
@@ -126,7 +126,7 @@ class TwoTower(Model):
     def encode_candidates(self, texts: Sequence[str], *, progress: bool = False) -> Tensor:
         """The vector of each candidate: (N, d), float32, on the CPU."""
         require_list("candidates", texts)
-        sequences = self.tokenizer.candidates(texts, self.config.max_candidate_length)
+        sequences = self.candidate_ids(texts)
         encoded = torch.zeros(len(sequences), self.dimension)
         described = "Encoding candidates" if progress else None
         name = "context_tower" if self.candidate_tower is None else "candidate_tower"

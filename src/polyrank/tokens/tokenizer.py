@@ -7,12 +7,17 @@ batches or models.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from polyrank.errors import ModelError
 from polyrank.records import Context
 
 PROBE = "a"
+
+Side = Literal["left", "right"]
+"""The side on which a text that is too long loses tokens."""
+Truncation = Literal["by_kind", "left", "right"]
+"""The same for contexts; `by_kind` cuts a dialogue on the left and a single text on the right."""
 
 
 class Template(NamedTuple):
@@ -72,18 +77,25 @@ class TextTokenizer:
             position += len(context)
         return joined
 
-    def contexts(self, contexts: Sequence[Context], max_length: int) -> list[list[int]]:
-        """Contexts with special tokens, at most `max_length` tokens each, cut on the left."""
+    def contexts(
+        self, contexts: Sequence[Context], max_length: int, truncation: Truncation = "by_kind"
+    ) -> list[list[int]]:
+        """Contexts with special tokens, at most `max_length` tokens each."""
         room = self._room(max_length)
-        return [self._wrap(newest(ids, room)) for ids in self.encode_turns(contexts)]
+        return [
+            self._wrap(cut(ids, room, side_of(context, truncation)))
+            for context, ids in zip(contexts, self.encode_turns(contexts), strict=True)
+        ]
 
-    def candidates(self, texts: Sequence[Context], max_length: int) -> list[list[int]]:
-        """Candidates with special tokens, at most `max_length` tokens each, cut on the right.
+    def candidates(
+        self, texts: Sequence[Context], max_length: int, truncation: Side = "right"
+    ) -> list[list[int]]:
+        """Candidates with special tokens, at most `max_length` tokens each.
 
         A title and its text are joined by the separator.
         """
         room = self._room(max_length)
-        return [self._wrap(ids[:room]) for ids in self.encode_turns(texts)]
+        return [self._wrap(cut(ids, room, truncation)) for ids in self.encode_turns(texts)]
 
     def join(self, context: list[int], candidate: list[int]) -> tuple[list[int], list[int]]:
         """A pair of bare token ids with special tokens, and its segment ids."""
@@ -144,6 +156,13 @@ def find(part: list[int], whole: list[int], start: int) -> int:
     return -1
 
 
-def newest(ids: list[int], room: int) -> list[int]:
-    """The last `room` ids."""
-    return ids[max(len(ids) - room, 0) :]
+def side_of(context: Context, truncation: Truncation) -> Side:
+    """The side on which a context is cut; one with several turns is a dialogue."""
+    if truncation != "by_kind":
+        return truncation
+    return "left" if not isinstance(context, str) and len(context) > 1 else "right"
+
+
+def cut(ids: list[int], room: int, side: Side) -> list[int]:
+    """At most `room` ids: the last ones where the cut is on the left, else the first."""
+    return ids[max(len(ids) - room, 0) :] if side == "left" else ids[:room]

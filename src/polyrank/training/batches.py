@@ -78,18 +78,18 @@ class TextBatcher:
     """Texts to batches of token ids, as the model reads them apart."""
 
     def __init__(self, model: TwoTower | CrossEncoder, token_budget: int) -> None:
+        self.model = model
         self.tokenizer = model.tokenizer
-        self.config = model.config
         self.token_budget = token_budget
 
     def contexts(self, contexts: Sequence[Context]) -> list[Batch]:
         """Contexts cut by length."""
-        sequences = self.tokenizer.contexts(contexts, self.config.max_context_length)
+        sequences = self.model.context_ids(contexts)
         return batches(sequences, self.tokenizer.pad_id, budget=self.token_budget)
 
     def candidates(self, texts: Sequence[Context]) -> list[Batch]:
         """Candidates cut by length; a title and its text are joined by the separator."""
-        sequences = self.tokenizer.candidates(texts, self.config.max_candidate_length)
+        sequences = self.model.candidate_ids(texts)
         return batches(sequences, self.tokenizer.pad_id, budget=self.token_budget)
 
 

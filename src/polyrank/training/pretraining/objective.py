@@ -30,7 +30,7 @@ from polyrank.pretraining.pairs import Pair
 from polyrank.records import Context
 from polyrank.tokens.batching import Batch, batches
 from polyrank.tokens.masking import Masking
-from polyrank.tokens.tokenizer import newest
+from polyrank.tokens.tokenizer import cut
 from polyrank.training.batches import Item, TextBatcher
 from polyrank.training.gather import sum_over_processes, text_identity
 from polyrank.training.module import Loss, TrainingModule, TwoTowers, columns_of_all
@@ -257,8 +257,8 @@ class PretrainingCollator:
         room = self.config.max_joined_length - texts.pair_overhead
         firsts = texts.encode_turns([pair.first for pair in pairs])
         seconds = texts.encode_turns([document(pair) for pair in pairs])
-        cut = [fitted(*both, room) for both in zip(firsts, seconds, strict=True)]
-        rows, segments = zip(*(texts.join(*both) for both in cut), strict=True)
+        fitting = [fitted(*both, room) for both in zip(firsts, seconds, strict=True)]
+        rows, segments = zip(*(texts.join(*both) for both in fitting), strict=True)
         ids = pad_sequence([torch.tensor(row) for row in rows], True, float(texts.pad_id))
         ids = ids.long()  # (n, T)
         draws = [self.draws(item, len(row)) for item, row in zip(step, rows, strict=True)]
@@ -289,8 +289,8 @@ def fitted(first: list[int], second: list[int], room: int) -> tuple[list[int], l
     """
     half = room // 2
     own = max(half, room - len(second))
-    first = newest(first, own)
-    return first, second[: room - len(first)]
+    first = cut(first, own, "left")
+    return first, cut(second, room - len(first), "right")
 
 
 def picked(ids: Tensor, chosen: Tensor) -> tuple[Tensor, Tensor]:
