@@ -121,7 +121,8 @@ def test_compare_on_a_corpus(
     arguments += ["--output", str(tmp_path / "out"), "--no-latency", "--rerank-top", "3"]
     found = answer(capsys, *arguments, "--device", "cpu")
     assert found["metric"] == "ndcg@10"
-    assert list(found["models"][0]["figures"]) == ["ndcg@10", "recall@100", "mrr@10", "map"]
+    recalls = [f"recall@{k}" for k in (1, 5, 10, 20, 50, 100)]
+    assert list(found["models"][0]["figures"]) == ["ndcg@10", *recalls, "mrr@10", "map"]
     assert found["models"][0]["latency"] == []
     assert not (tmp_path / "out" / "comparison.png").exists()
     evaluate = ["evaluate", models["poly"], "--data", corpus, "--device", "cpu"]
@@ -129,6 +130,53 @@ def test_compare_on_a_corpus(
     assert reranked["map"] == pytest.approx(found["models"][0]["figures"]["map"]["mean"])
     words = answer(capsys, "evaluate", "bm25", "--data", corpus, "--limit", "1")
     assert (words["ndcg@10"], words["num_queries"], words["num_documents"]) == (1.0, 1, 9)
+
+
+def test_any_figure_of_a_corpus(
+    capsys: pytest.CaptureFixture[str], models: dict[str, str], corpus: str, tmp_path: Path
+) -> None:
+    chosen = ["--ks", "2,7", "--metric", "recall@3,ndcg@4,mrr", "--data", corpus]
+    evaluated = answer(capsys, "evaluate", models["poly"], *chosen, "--device", "cpu")
+    names = ["ndcg@10", "recall@2", "recall@7", "mrr@10", "map", "recall@3", "ndcg@4", "mrr"]
+    assert [name for name in evaluated if "@" in name or name in ("mrr", "map")] == names
+    arguments = ["compare", models["poly"], "bm25", *chosen, "--no-latency", "--device", "cpu"]
+    compared = answer(capsys, *arguments, "--output", str(tmp_path / "out"))
+    assert compared["metric"] == "recall@3"
+    figures = compared["models"][0]["figures"]
+    assert {name: figures[name]["mean"] for name in names} == pytest.approx(
+        {name: evaluated[name] for name in names}
+    )
+    page = (tmp_path / "out" / "comparison.md").read_text(encoding="utf-8")
+    assert "| model | R@3 | 95% interval | nDCG@10 | R@2 | R@7 |" in page
+    assert "difference in R@3" in page
+
+
+def test_any_figure_of_examples(
+    capsys: pytest.CaptureFixture[str], examples: str, tmp_path: Path
+) -> None:
+    chosen = ["--data", examples, "--num-candidates", "4", "--ks", "3", "--metric", "ndcg@2"]
+    evaluated = answer(capsys, "evaluate", "bm25", *chosen)
+    assert {"recall@3", "mrr", "ndcg@2"} < set(evaluated)
+    assert "recall@1" not in evaluated
+    arguments = ["compare", "bm25", *chosen, "--no-latency", "--output", str(tmp_path / "out")]
+    compared = answer(capsys, *arguments)
+    assert compared["metric"] == "ndcg@2"
+    assert compared["models"][0]["figures"]["ndcg@2"]["mean"] == evaluated["ndcg@2"]
+    start = ["compare", "bm25", "--data", examples, "--output", str(tmp_path / "out")]
+    message = refused(capsys, *start, "--num-candidates", "4", "--metric", "recall@5")
+    assert "metric = recall@5, but an example has only 4 candidates" in message
+
+
+def test_figures_that_make_no_sense_are_refused(
+    capsys: pytest.CaptureFixture[str], models: dict[str, str], corpus: str, pairs: str
+) -> None:
+    for flag, value in (("--ks", "1,5"), ("--metric", "ndcg@5")):
+        message = refused(capsys, "evaluate", models["bi"], "--data", pairs, flag, value)
+        assert f"{flag} is for rankings, but {pairs} holds labelled pairs" in message
+    message = refused(capsys, "evaluate", "bm25", "--data", corpus, "--metric", "ndgc@5")
+    assert "no metric 'ndgc@5'" in message
+    message = refused(capsys, "evaluate", "bm25", "--data", corpus, "--ks", "0,5")
+    assert "--ks must be whole numbers from 1" in message
 
 
 def test_the_seed_and_the_runs(

@@ -76,7 +76,8 @@ def test_what_is_measured_is_kept(loader: Loader, tmp_path: Path) -> None:
     loader.said.clear()
     loader.evaluate(RankingTask(examples=EXAMPLES[:3]), tmp_path, "bi")
     loader.evaluate(RankingTask(examples=EXAMPLES, ks=(1,)), tmp_path, "bi")
-    assert loader.evaluated() == ["bi", "bi"]
+    loader.evaluate(RankingTask(examples=EXAMPLES, others=("ndcg@2",)), tmp_path, "bi")
+    assert loader.evaluated() == ["bi", "bi", "bi"]
 
 
 def test_an_interrupted_comparison_goes_on(

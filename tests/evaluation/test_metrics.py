@@ -2,17 +2,20 @@ from __future__ import annotations
 
 from fractions import Fraction
 from itertools import permutations
+from math import log2
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from polyrank.errors import ModelError
+from polyrank.errors import ModelError, UsageError
+from polyrank.evaluation.metric_names import parse_metric
 from polyrank.evaluation.metrics import (
     expected_rank,
     expected_recall,
     expected_reciprocal_rank,
+    expected_values,
     gold_ranks,
 )
 
@@ -43,6 +46,13 @@ def test_metrics_equal_the_mean_over_all_orders_of_the_ties(
     for k in range(1, len(scores) + 2):
         hits = Fraction(sum(rank <= k for rank in orders), len(orders))
         assert expected_recall(ranks, k)[0] == pytest.approx(float(hits))
+        assert expected_values(ranks, f"recall@{k}")[0] == expected_recall(ranks, k)[0]
+        kept = [rank for rank in orders if rank <= k]
+        gain = sum(1 / log2(rank + 1) for rank in kept) / len(orders)
+        assert expected_values(ranks, f"ndcg@{k}")[0] == pytest.approx(gain)
+        reciprocal = sum(1 / rank for rank in kept) / len(orders)
+        assert expected_values(ranks, f"mrr@{k}")[0] == pytest.approx(reciprocal)
+    assert expected_values(ranks, "map")[0] == expected_values(ranks, "mrr")[0]
 
 
 @given(st.integers(1, 200), st.integers(1, 250), st.floats(-5, 5))
@@ -80,3 +90,12 @@ def test_a_score_that_is_no_number_names_the_example() -> None:
         gold_ranks([np.array([1.0, 2]), np.array([1.0, np.nan])], [0, 0])
     with pytest.raises(ModelError, match="example q7"):
         gold_ranks([np.array([np.nan])], [0], ["q7"])
+
+
+@pytest.mark.parametrize(
+    "name", ["recall", "recall@0", "ndcg", "ndcg@-1", "map@5", "MRR", "hits@1"]
+)
+def test_an_unknown_metric_is_refused(name: str) -> None:
+    with pytest.raises(UsageError, match="no metric") as refusal:
+        parse_metric(name)
+    assert "recall@K, ndcg@K, mrr@K, mrr or map" in refusal.value.remedy

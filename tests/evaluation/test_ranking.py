@@ -74,6 +74,16 @@ def test_the_result_says_how_many_candidates_and_keeps_every_query() -> None:
     assert result.per_query.reciprocal_ranks.mean() == result.mrr
 
 
+def test_other_metrics_are_measured_beside_the_usual() -> None:
+    examples = make_examples(12, 5)
+    result = evaluate(FakeCross(), examples, ks=(1,), metrics=("ndcg@3", "mrr@1", "recall@4"))
+    assert list(result.named()) == ["R@1/5", "MRR", "nDCG@3/5", "MRR@1/5", "R@4/5"]
+    assert result.figures["mrr@1"] == result.recall[1]
+    assert next(result.per_query.rows())["ndcg@3"] == result.per_query.values["ndcg@3"][0]
+    with pytest.raises(UsageError, match=r"recall@6, but an example has only 5 candidates"):
+        evaluate(FakeCross(), examples, metrics=("recall@6",))
+
+
 def test_a_list_of_turns_is_a_context() -> None:
     example = Example(context=("hello", "you"), response="a", candidates=("a", "b"), gold=0)
     as_list = dataclasses.replace(example, context=["hello", "you"])  # type: ignore[arg-type]

@@ -39,11 +39,34 @@ def test_the_measures_by_hand() -> None:
     best = 2 / log2(2) + 1 / log2(3)
     values = {name: array.tolist() for name, array in found.values.items()}
     assert values["ndcg@10"] == pytest.approx([gained / best, 0])
-    assert values["recall@100"] == [1, 0]
+    assert [values[f"recall@{k}"] for k in (1, 5, 10, 20, 50, 100)] == [[0, 0]] + 5 * [[1, 0]]
     assert values["mrr@10"] == [0.5, 0]
     assert values["map"] == pytest.approx([(1 / 2 + 2 / 3) / 2, 0])
-    assert list(found.labels().values()) == ["nDCG@10", "R@100", "MRR@10", "MAP"]
+    labels = ["nDCG@10", "R@1", "R@5", "R@10", "R@20", "R@50", "R@100", "MRR@10", "MAP"]
+    assert list(found.labels().values()) == labels
     assert found.candidates_text == "10"
+
+
+def test_any_cut_by_hand() -> None:
+    data = make_set({"q1": {"d0": 2, "d3": 1}, "q2": {"d1": 1}})
+    rankings = {"q1": ["d4", "d3", "d5", "d0"], "q2": ["d2", "d4", "d1"]}
+    found = judge(rankings, data, ("recall@2", "recall@3", "ndcg@2", "mrr@2", "mrr", "ndcg@1"))
+    values = {name: array.tolist() for name, array in found.values.items()}
+    assert values["recall@2"] == [0.5, 0]
+    assert values["recall@3"] == [0.5, 1]
+    assert values["ndcg@2"] == pytest.approx([1 / log2(3) / (2 + 1 / log2(3)), 0])
+    assert values["mrr@2"] == [0.5, 0]
+    assert values["mrr"] == pytest.approx([1 / 2, 1 / 3])
+    assert values["ndcg@1"] == [0, 0]
+    assert list(found.labels().values()) == ["R@2", "R@3", "nDCG@2", "MRR@2", "MRR", "nDCG@1"]
+
+
+def test_a_ranking_is_as_deep_as_its_metrics_look() -> None:
+    corpus = [Candidate(f"d{row:04}", "read a file") for row in range(1200)]
+    data = dataclasses.replace(make_set({"q1": {"d0000": 1}}), corpus=corpus)
+    index = BM25Index.build(corpus)  # all tie: the larger id comes first, so d0000 is the last
+    found = evaluate_retrieval(index, data, metrics=("recall@1199", "recall@1200", "mrr"))
+    assert [values[0] for values in found.values.values()] == [0, 1, pytest.approx(1 / 1200)]
 
 
 @pytest.mark.parametrize("variant", ["bi", "poly-learnt", "poly-last"])

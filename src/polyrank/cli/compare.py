@@ -7,11 +7,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from polyrank.cli.command import command
-from polyrank.cli.data import DataOptions, load_records
+from polyrank.cli.data import FigureOptions, load_records, warn_of_left_out
 from polyrank.cli.options import ModelOptions, load, option, positional
 from polyrank.cli.output import Output
 from polyrank.config import require
 from polyrank.errors import DataError, UsageError
+from polyrank.evaluation.metric_names import CORPUS_KS, KS
 from polyrank.storage import require_replaceable
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ PLOTTED = 1000
 
 
 @dataclass(frozen=True, kw_only=True)
-class CompareOptions(DataOptions, ModelOptions):
+class CompareOptions(FigureOptions, ModelOptions):
     """Options of `polyrank compare`."""
 
     models: tuple[str, ...] = positional(
@@ -49,11 +50,11 @@ class CompareOptions(DataOptions, ModelOptions):
         help="Candidates, the response included, of each example that has none of its own.",
     )
     limit: int | None = option(None, help="Use only the first N examples or queries.")
-    metric: str | None = option(
-        None,
-        help="The figure to test and to plot, such as recall@1, mrr or ndcg@10; by default "
-        "recall@1, or ndcg@10 for a corpus.",
-        metavar="METRIC",
+    metric: tuple[str, ...] = option(
+        (),
+        help="The figure to test and to plot, such as recall@20, mrr or ndcg@10, then any others "
+        "to show; by default recall@1 is tested, or ndcg@10 for a corpus.",
+        metavar="METRIC,…",
     )
     retriever: str | None = option(
         None,
@@ -80,6 +81,7 @@ class CompareOptions(DataOptions, ModelOptions):
         require(self.rerank_top >= 1, "--rerank-top", "at least 1", self.rerank_top)
         require(self.time_limit > 0, "--time-limit", "positive", self.time_limit)
         require(bool(self.models), "MODEL", "given at least once", "none")
+        self.check_figures()
         sizes = self.sizes
         require(bool(sizes) and min(sizes) >= 1, "--sizes", "whole numbers from 1", sizes)
         require(len(set(sizes)) == len(sizes), "--sizes", "different numbers", sizes)
@@ -137,7 +139,8 @@ def compare(options: CompareOptions, output: Output) -> None:
     )
     entries = [Entry(name=name, sources=sources) for name, sources in named.items()]
     contenders = evaluator.evaluate(entries, retriever=options.retriever)
-    found = evaluation.compare(contenders, metric=options.metric, seed=options.seed)
+    metric = options.metric[0] if options.metric else None
+    found = evaluation.compare(contenders, metric=metric, seed=options.seed)
     described = about(options, task, entries)
     names = report.write_report(found, options.output, described, plotted_size=options.plotted)
     for table in report.terminal_tables(found):
@@ -180,7 +183,11 @@ def load_task(options: CompareOptions, output: Output) -> Task:
     from polyrank.records import Example, RetrievalSet
 
     if isinstance(records, RetrievalSet):
-        return RetrievalTask(data=records.first(options.limit))
+        return RetrievalTask(
+            data=records.first(options.limit),
+            ks=options.ks or CORPUS_KS,
+            others=options.metric,
+        )
     everything = [record for record in records if isinstance(record, Example)]
     if not everything:
         raise DataError(
@@ -192,7 +199,9 @@ def load_task(options: CompareOptions, output: Output) -> Task:
     examples = with_sampled_candidates(
         everything[: options.limit], options.num_candidates, options.seed, pool=pool
     )
-    return RankingTask(examples=examples)
+    task = RankingTask(examples=examples, ks=options.ks or KS, others=options.metric)
+    warn_of_left_out(task, output)
+    return task
 
 
 def about(options: CompareOptions, task: Task, entries: list[Entry]) -> dict[str, Any]:

@@ -8,12 +8,21 @@ from typing import TYPE_CHECKING
 
 from polyrank.cli.flags import Options
 from polyrank.cli.options import option
+from polyrank.config import require
 from polyrank.errors import UsageError
+from polyrank.evaluation.metric_names import CORPUS_KS, KS, parse_metric
 from polyrank.progress import Say, silent
 
 if TYPE_CHECKING:
+    from polyrank.cli.output import Output
     from polyrank.data.loading import Records
+    from polyrank.evaluation.tasks import RankingTask
     from polyrank.records import Example, LabelledPair
+
+
+def listed(numbers: tuple[int, ...]) -> str:
+    """Numbers as one types them."""
+    return ",".join(map(str, numbers))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,6 +40,36 @@ class DataOptions(Options):
         "TSV, JSONL, Parquet and hub data sets.",
         metavar="FIELD=COLUMN,…",
     )
+
+
+@dataclass(frozen=True, kw_only=True)
+class FigureOptions(DataOptions):
+    """Options of every command that measures rankings. Inherit from it."""
+
+    ks: tuple[int, ...] = option(
+        (),
+        help=f"The K of recall@K; by default {listed(KS)}, or {listed(CORPUS_KS)} for a corpus.",
+        metavar="K,…",
+    )
+    metric: tuple[str, ...] = option(
+        (),
+        help="Further figures of rankings, such as ndcg@20, mrr@100, recall@1000 or map.",
+        metavar="METRIC,…",
+    )
+
+    def check_figures(self) -> None:
+        """Raise UsageError for a K below 1 or a metric that there is not."""
+        require(min(self.ks, default=1) >= 1, "--ks", "whole numbers from 1", listed(self.ks))
+        for name in self.metric:
+            parse_metric(name)
+
+
+def warn_of_left_out(task: RankingTask, output: Output) -> None:
+    """Name each recall@K that some example has too few candidates for."""
+    left_out = [f"recall@{k}" for k in task.ks if f"recall@{k}" not in task.metrics]
+    if left_out:
+        fewest = min(len(example.candidates or ()) for example in task.examples)
+        output.warn(f"{', '.join(left_out)} left out: an example has only {fewest} candidates.")
 
 
 def columns_of(options: DataOptions) -> dict[str, str]:

@@ -8,11 +8,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from polyrank.cli.command import command
-from polyrank.cli.data import DataOptions, load_records
+from polyrank.cli.data import FigureOptions, load_records, warn_of_left_out
 from polyrank.cli.options import ModelOptions, load, option, positional
 from polyrank.cli.output import Output
 from polyrank.config import require
 from polyrank.errors import UsageError
+from polyrank.evaluation.metric_names import CORPUS_KS, KS
 
 if TYPE_CHECKING:
     from polyrank.records import Example, LabelledPair, RetrievalSet
@@ -23,7 +24,7 @@ BM25 = "bm25"
 
 
 @dataclass(frozen=True, kw_only=True)
-class EvaluateOptions(DataOptions, ModelOptions):
+class EvaluateOptions(FigureOptions, ModelOptions):
     """Options of `polyrank evaluate`."""
 
     model: str = positional(
@@ -42,7 +43,6 @@ class EvaluateOptions(DataOptions, ModelOptions):
         f"others are drawn from the responses of the file; {DEFAULT_NUM_CANDIDATES} by default.",
     )
     limit: int | None = option(None, help="Use only the first N examples, queries or pairs.")
-    ks: tuple[int, ...] = option((1, 2, 5, 10), help="The k of recall@k, for examples.")
     rerank: str | None = option(
         None,
         help="A cross-encoder that reads the best that the model retrieves.",
@@ -59,8 +59,7 @@ class EvaluateOptions(DataOptions, ModelOptions):
         require(self.limit is None or self.limit >= 1, "--limit", "at least 1", self.limit)
         top = self.rerank_top
         require(top is None or top >= 1, "--rerank-top", "at least 1", top)
-        if not self.ks or any(k < 1 for k in self.ks):
-            raise UsageError(f"--ks must be whole numbers from 1, got {self.ks}.", "Change them.")
+        self.check_figures()
 
 
 @command("evaluate", EvaluateOptions)
@@ -69,8 +68,9 @@ def evaluate(options: EvaluateOptions, output: Output) -> None:
 
     Examples: the candidates of each are ranked; recall@k of C candidates, and MRR. Ties count at
     chance. Examples without candidates get the same ones for the same seed. A corpus with
-    judgements: every query searches it; nDCG@10, recall@100, MRR@10 and MAP. Labelled pairs:
-    Spearman's and Pearson's correlation, or accuracy for a cross-encoder that classifies.
+    judgements: every query searches it; nDCG@10, recall@k, MRR@10 and MAP. --metric adds nDCG,
+    recall and MRR at any cut. Labelled pairs: Spearman's and Pearson's correlation, or accuracy
+    for a cross-encoder that classifies.
     """
     records = load_records(options.data, options, split=options.split, say=output.say)
 
@@ -101,16 +101,12 @@ def evaluate_examples(options: EvaluateOptions, everything: list[Example], outpu
     from polyrank.evaluation import ranking
     from polyrank.evaluation.tasks import RankingTask, require_ranking
 
-    task = RankingTask(examples=examples, ks=options.ks)
+    task = RankingTask(examples=examples, ks=options.ks or KS, others=options.metric)
+    warn_of_left_out(task, output)
     model = task.lexical() if options.model == BM25 else load(Path(options.model), options)
     require_ranking(model, options.model)
-    result = ranking.evaluate(model, examples, ks=options.ks, progress=True)
+    result = ranking.evaluate(model, examples, ks=task.ks, metrics=task.others, progress=True)
     write_per_query(options.output, result.per_query.rows())
-    fewest = result.num_candidates[0]
-    left_out = [k for k in options.ks if k not in result.recall]
-    if left_out:
-        listed = ", ".join(f"recall@{k}" for k in left_out)
-        output.warn(f"{listed} left out: an example has only {fewest} candidates.")
     found = f"{result.num_examples:,} examples, C = {result.candidates_text} candidates each"
     tell(options, output, found, result.named(), result.to_json())
 
@@ -137,14 +133,15 @@ def evaluate_corpus(options: EvaluateOptions, everything: RetrievalSet, output: 
     from polyrank.evaluation.tasks import RetrievalTask
 
     data = everything.first(options.limit)
-    is_lexical = options.model == BM25
-    model = RetrievalTask(data=data).lexical() if is_lexical else load(Path(options.model), options)
+    task = RetrievalTask(data=data, ks=options.ks or CORPUS_KS, others=options.metric)
+    model = task.lexical() if options.model == BM25 else load(Path(options.model), options)
     top = DEFAULT_RERANK_TOP if options.rerank_top is None else options.rerank_top
     figures = evaluate_retrieval(
         model,
         data,
         reranker=None if options.rerank is None else load(Path(options.rerank), options),
         rerank_top=top,
+        metrics=task.metrics,
         progress=True,
     )
     write_per_query(options.output, figures.rows())
@@ -164,6 +161,12 @@ def evaluate_pairs(options: EvaluateOptions, pairs: list[LabelledPair], output: 
     from polyrank.evaluation.tasks import RankingTask
     from polyrank.records import Example
 
+    for flag, given in (("--ks", options.ks), ("--metric", options.metric)):
+        if given:
+            raise UsageError(
+                f"{flag} is for rankings, but {options.data} holds labelled pairs.",
+                f"Leave {flag} out, or give examples or a corpus.",
+            )
     if options.output is not None:
         output.warn("--output has no effect on labelled pairs: their figures are of all pairs.")
     if options.model == BM25:

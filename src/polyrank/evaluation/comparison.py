@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from polyrank.errors import UsageError, nearest
 from polyrank.evaluation.latency import Latency
-from polyrank.evaluation.metrics import QueryMetrics, label_of
+from polyrank.evaluation.metrics import QueryMetrics
 from polyrank.evaluation.significance import (
     Interval,
     bootstrap_intervals,
@@ -156,7 +156,7 @@ def compare(
     return Comparison(
         contenders=tuple(contenders),
         metric=metric,
-        labels={name: label_of(name, first.candidates_text) for name in names},
+        labels={name: label for name, label in first.labels().items() if name in names},
         means=means,
         differences=differences_of(contenders, metric, seed, num_resamples, num_permutations),
     )

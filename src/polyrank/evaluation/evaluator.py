@@ -18,7 +18,14 @@ from polyrank.errors import UsageError
 from polyrank.evaluation.comparison import Contender, Costs
 from polyrank.evaluation.latency import Latency, measure_latency
 from polyrank.evaluation.metrics import QueryMetrics
-from polyrank.evaluation.retrieval import Rankings, judge, measures, rerank, retrieve
+from polyrank.evaluation.retrieval import (
+    Rankings,
+    depth_for,
+    judge,
+    measures,
+    rerank,
+    retrieve,
+)
 from polyrank.evaluation.tasks import RankingTask, RetrievalTask, Task, require_ranking
 from polyrank.jobs import Results
 from polyrank.models.two_tower import TwoTower
@@ -99,7 +106,7 @@ class Evaluator:
         Raises ModelError for what is not a model, UsageError for one that cannot be evaluated here.
         """
         if isinstance(self.task, RetrievalTask):
-            measures()
+            measures(self.task.metrics)
         sources = dict.fromkeys(source for entry in entries for source in entry.sources)
         known = {source: self.inspect(source) for source in sources}
         for entry in entries:
@@ -181,7 +188,7 @@ class Evaluator:
         """What each query scores, kept or measured now."""
         stage = first if info.architecture == "cross" else None
         reranked = (stage.identity, self.settings.rerank_top) if stage else ()
-        key = ("quality", self.task.digest, info.identity, *reranked)
+        key = ("quality", self.task.digest, list(self.task.metrics), info.identity, *reranked)
         kept: QueryMetrics | None = self.results.get(key, QueryMetrics.from_json)
         name = entry.name if len(entry.sources) == 1 else f"{entry.name} ({info.source})"
         if kept is not None:
@@ -191,7 +198,8 @@ class Evaluator:
         if isinstance(self.task, RankingTask):
             metrics = self.task.evaluate(self.open(info.source), progress=True)
         else:
-            metrics = judge(self.rankings(self.task, info, stage), self.task.data)
+            rankings = self.rankings(self.task, info, stage)
+            metrics = judge(rankings, self.task.data, self.task.metrics)
         self.results.put(key, metrics.to_json())
         return metrics
 
@@ -200,7 +208,8 @@ class Evaluator:
         finder = stage or info
         if finder.identity not in self.retrieved:
             model = self.open(finder.source)
-            self.retrieved[finder.identity] = retrieve(model, task.data, progress=True)
+            depth = depth_for(task.metrics)
+            self.retrieved[finder.identity] = retrieve(model, task.data, depth=depth, progress=True)
         found = self.retrieved[finder.identity]
         if stage is None:
             return found

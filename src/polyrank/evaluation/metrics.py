@@ -9,7 +9,7 @@ Letters: C candidates of an example, E examples; `above` candidates score more t
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,9 +17,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from polyrank.errors import ModelError
-
-RETRIEVAL_LABELS = {"ndcg@10": "nDCG@10", "recall@100": "R@100", "mrr@10": "MRR@10", "map": "MAP"}
-"""Metrics of retrieval by name, and as people write them; the first is the one to compare by."""
+from polyrank.evaluation.metric_names import label_of, parse_metric
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -30,6 +28,8 @@ class QueryMetrics:
     values: dict[str, NDArray[np.float64]]
     num_candidates: tuple[int, int]
     """The fewest and the most candidates that a query ranks."""
+    searched: bool = False
+    """Whether the candidates are a corpus, whose size is not part of the metrics' labels."""
 
     @property
     def candidates_text(self) -> str:
@@ -41,8 +41,9 @@ class QueryMetrics:
         return {name: float(values.mean()) for name, values in self.values.items()}
 
     def labels(self) -> dict[str, str]:
-        """The metrics as people write them: `R@1/20`, `MRR`, `nDCG@10`."""
-        return {name: label_of(name, self.candidates_text) for name in self.values}
+        """The metrics as people write them: `R@1/20`, `MRR`; of a corpus `R@100`, `nDCG@10`."""
+        candidates = None if self.searched else self.candidates_text
+        return {name: label_of(name, candidates) for name in self.values}
 
     def named(self) -> dict[str, float]:
         """The means by the labels of the metrics."""
@@ -61,6 +62,7 @@ class QueryMetrics:
             "ids": list(self.ids),
             "values": {name: values.tolist() for name, values in self.values.items()},
             "num_candidates": list(self.num_candidates),
+            "searched": self.searched,
         }
 
     @classmethod
@@ -74,6 +76,7 @@ class QueryMetrics:
                 for name, values in record["values"].items()
             },
             num_candidates=(int(fewest), int(most)),
+            searched=bool(record.get("searched", False)),
         )
         if any(values.shape != (len(metrics.ids),) for values in metrics.values.values()):
             raise ValueError("every metric needs one value per query")
@@ -83,15 +86,6 @@ class QueryMetrics:
 def shown_range(fewest: int, most: int) -> str:
     """A number of candidates as people write it: `20`, or `5–20` where it varies."""
     return f"{fewest:,}" if fewest == most else f"{fewest:,}–{most:,}"
-
-
-def label_of(metric: str, candidates_text: str) -> str:
-    """A metric as people write it."""
-    if metric in RETRIEVAL_LABELS:
-        return RETRIEVAL_LABELS[metric]
-    if metric.startswith("recall@"):
-        return f"R@{metric.removeprefix('recall@')}/{candidates_text}"
-    return metric.upper()
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -136,6 +130,17 @@ def expected_rank(ranks: GoldRanks) -> NDArray[np.float64]:
     return ranks.above + 1 + ranks.tied / 2
 
 
+def expected_values(ranks: GoldRanks, name: str) -> NDArray[np.float64]:
+    """The metric of a name for each example, (E,). MAP is MRR, since one candidate is right."""
+    metric = parse_metric(name)
+    if metric.kind == "recall":
+        assert metric.cut is not None
+        return expected_recall(ranks, metric.cut)
+    if metric.kind == "ndcg":
+        return expected_gain(ranks, lambda places: 1.0 / np.log2(places + 1), metric.cut)
+    return expected_gain(ranks, lambda places: 1.0 / places, metric.cut)
+
+
 def expected_recall(ranks: GoldRanks, k: int) -> NDArray[np.float64]:
     """The chance of each example that its gold candidate is among the first k, (E,).
 
@@ -146,15 +151,26 @@ def expected_recall(ranks: GoldRanks, k: int) -> NDArray[np.float64]:
 
 
 def expected_reciprocal_rank(ranks: GoldRanks) -> NDArray[np.float64]:
-    """The mean of 1 / rank over the places that the gold candidate may take, (E,).
+    """The mean of 1 / rank over the places that the gold candidate may take, (E,)."""
+    return expected_gain(ranks, lambda places: 1.0 / places)
 
-    With harmonic numbers H: (H(above + tied + 1) − H(above)) / (tied + 1).
+
+def expected_gain(
+    ranks: GoldRanks,
+    gain: Callable[[NDArray[np.float64]], NDArray[np.float64]],
+    cut: int | None = None,
+) -> NDArray[np.float64]:
+    """The mean gain over the places that the gold candidate may take, (E,); none below `cut`.
+
+    `gain` maps places from 1 to what they are worth. With its sums G from the first place on:
+    (G(above + tied + 1) − G(above)) / (tied + 1).
     """
-    result = 1.0 / (ranks.above + 1)
+    places = np.arange(1, int((ranks.above + ranks.tied).max(initial=0)) + 2, dtype=np.float64)
+    gains = np.where(places <= (np.inf if cut is None else cut), gain(places), 0.0)
+    result: NDArray[np.float64] = gains[ranks.above]
     shared = np.flatnonzero(ranks.tied)
     if shared.size:
         above, tied = ranks.above[shared], ranks.tied[shared]
-        largest = int((above + tied).max()) + 1
-        harmonic = np.concatenate([[0.0], np.cumsum(1.0 / np.arange(1, largest + 1))])
-        result[shared] = (harmonic[above + tied + 1] - harmonic[above]) / (tied + 1)
+        sums = np.concatenate([[0.0], np.cumsum(gains)])
+        result[shared] = (sums[above + tied + 1] - sums[above]) / (tied + 1)
     return result

@@ -1,4 +1,4 @@
-"""Rank the candidates of examples by a model's scores: recall@k of C candidates, and MRR.
+"""Rank the candidates of examples by a model's scores: recall@k of C candidates, MRR and others.
 
 Every different text is encoded once. Knows the two kinds of models by what they can do.
 
@@ -17,11 +17,11 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from polyrank.errors import DataError, UsageError
+from polyrank.evaluation.metric_names import KS, example_metrics, parse_metric
 from polyrank.evaluation.metrics import (
     QueryMetrics,
     expected_rank,
-    expected_recall,
-    expected_reciprocal_rank,
+    expected_values,
     gold_ranks,
     shown_range,
 )
@@ -73,9 +73,20 @@ class PerQuery:
 
     ids: tuple[str | None, ...]
     ranks: NDArray[np.float64]
-    reciprocal_ranks: NDArray[np.float64]
-    recall: dict[int, NDArray[np.float64]]
+    values: dict[str, NDArray[np.float64]]
+    """By the name of the metric: `recall@1`, `mrr`, `ndcg@10`."""
     num_candidates: NDArray[np.int64]
+
+    @property
+    def reciprocal_ranks(self) -> NDArray[np.float64]:
+        """1 / rank, at chance where candidates tie."""
+        return self.values["mrr"]
+
+    @property
+    def recall(self) -> dict[int, NDArray[np.float64]]:
+        """Recall by its k."""
+        named = ((parse_metric(name), values) for name, values in self.values.items())
+        return {metric.cut or 0: values for metric, values in named if metric.kind == "recall"}
 
     def rows(self) -> Iterator[dict[str, Any]]:
         """One JSON-ready mapping per example."""
@@ -85,7 +96,11 @@ class PerQuery:
                 "id": identifier,
                 "rank": float(self.ranks[row]),
                 "reciprocal_rank": float(self.reciprocal_ranks[row]),
-                **{f"recall@{k}": float(values[row]) for k, values in self.recall.items()},
+                **{
+                    name: float(values[row])
+                    for name, values in self.values.items()
+                    if name != "mrr"
+                },
                 "num_candidates": int(self.num_candidates[row]),
             }
 
@@ -94,11 +109,21 @@ class PerQuery:
 class EvaluationResult:
     """Means over all examples; `num_candidates` is the fewest and the most candidates."""
 
-    recall: dict[int, float]
-    mrr: float
+    figures: dict[str, float]
+    """By the name of the metric: `recall@1`, `mrr`, `ndcg@10`."""
     num_candidates: tuple[int, int]
     num_examples: int
     per_query: PerQuery
+
+    @property
+    def recall(self) -> dict[int, float]:
+        """Mean recall by its k."""
+        return {k: float(values.mean()) for k, values in self.per_query.recall.items()}
+
+    @property
+    def mrr(self) -> float:
+        """The mean reciprocal rank."""
+        return self.figures["mrr"]
 
     @property
     def candidates_text(self) -> str:
@@ -106,19 +131,18 @@ class EvaluationResult:
         return shown_range(*self.num_candidates)
 
     def named(self) -> dict[str, float]:
-        """The means by the names that people read: `R@1/20` and so on, then `MRR`."""
+        """The means by the names that people read: `R@1/20` and so on, `MRR`, what was added."""
         return self.query_metrics().named()
 
     def query_metrics(self) -> QueryMetrics:
-        """The metrics of each query by name: recall at each k, then MRR."""
+        """The metrics of each query by name."""
         found = self.per_query
-        recall = {f"recall@{k}": values for k, values in found.recall.items()}
         return QueryMetrics(
             ids=tuple(
                 f"example {row}" if identifier is None else identifier
                 for row, identifier in enumerate(found.ids, start=1)
             ),
-            values={**recall, "mrr": found.reciprocal_ranks},
+            values=found.values,
             num_candidates=self.num_candidates,
         )
 
@@ -126,8 +150,7 @@ class EvaluationResult:
         """The means, JSON-ready; `num_candidates` is a pair where it varies."""
         fewest, most = self.num_candidates
         return {
-            **{f"recall@{k}": value for k, value in self.recall.items()},
-            "mrr": self.mrr,
+            **self.figures,
             "num_candidates": fewest if fewest == most else [fewest, most],
             "num_examples": self.num_examples,
         }
@@ -137,37 +160,54 @@ def evaluate(
     model: Ranker,
     examples: Sequence[Example],
     *,
-    ks: Sequence[int] = (1, 2, 5, 10),
+    ks: Sequence[int] = KS,
+    metrics: Sequence[str] = (),
     progress: bool = False,
 ) -> EvaluationResult:
     """Rank the candidates of every example and average; ties count at chance (see `metrics`).
 
-    A k above the fewest candidates of any example is left out: recall@k says nothing there. Raises
-    DataError for no examples or for one without candidates, ModelError for a score that is NaN.
+    Recall at each of `ks`, MRR, and the `metrics` named, such as `ndcg@10` or `mrr@5`. A k above
+    the fewest candidates of any example is left out: recall@k says nothing there. Raises DataError
+    for no examples or for one without candidates, ModelError for a score that is NaN, UsageError
+    for a metric that there is not, or one of `metrics` that such examples cannot give.
     """
     if not examples:
         raise DataError("There are no examples to evaluate on.", "Give at least one example.")
-    if any(k < 1 for k in ks):
-        raise UsageError(f"Every k must be at least 1, got {list(ks)}.", "Change ks.")
+    wanted = metrics_of(examples, ks, metrics)
     gold = [gold_of(example, row) for row, example in enumerate(examples)]
     names = [name_of(example, row) for row, example in enumerate(examples)]
     scores = score_candidates(model, examples, progress=progress)
     ranks = gold_ranks([values.numpy() for values in scores], gold, names)
-    fewest, most = int(ranks.num_candidates.min()), int(ranks.num_candidates.max())
     per_query = PerQuery(
         ids=tuple(example.id for example in examples),
         ranks=expected_rank(ranks),
-        reciprocal_ranks=expected_reciprocal_rank(ranks),
-        recall={k: expected_recall(ranks, k) for k in sorted(set(ks)) if k <= fewest},
+        values={name: expected_values(ranks, name) for name in wanted},
         num_candidates=ranks.num_candidates,
     )
     return EvaluationResult(
-        recall={k: float(values.mean()) for k, values in per_query.recall.items()},
-        mrr=float(per_query.reciprocal_ranks.mean()),
-        num_candidates=(fewest, most),
+        figures={name: float(values.mean()) for name, values in per_query.values.items()},
+        num_candidates=(int(ranks.num_candidates.min()), int(ranks.num_candidates.max())),
         num_examples=len(examples),
         per_query=per_query,
     )
+
+
+def metrics_of(
+    examples: Sequence[Example], ks: Sequence[int], others: Sequence[str]
+) -> tuple[str, ...]:
+    """The names of what is measured: of `ks`, those that all examples have candidates for.
+
+    Raises UsageError for one of `others` that the examples have too few candidates for.
+    """
+    fewest = min(len(candidates_of(example, row)) for row, example in enumerate(examples))
+    for name in others:
+        metric = parse_metric(name)
+        if metric.kind == "recall" and metric.cut is not None and metric.cut > fewest:
+            raise UsageError(
+                f"metric = {name}, but an example has only {fewest} candidates.",
+                "Choose a smaller K, or give more candidates.",
+            )
+    return example_metrics([k for k in ks if k <= fewest], others)
 
 
 @torch.inference_mode()

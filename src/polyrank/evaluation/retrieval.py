@@ -1,7 +1,7 @@
 """A model on a retrieval set: the whole corpus is searched, and the ranking judged query by query.
 
-The measures are those of `ir-measures` (extra `metrics`): nDCG@10, recall@100, MRR@10 and MAP. Ties
-are broken by the larger id, as in every search. Knows nothing of files.
+The measures are those of `ir-measures` (extra `metrics`): nDCG, recall and MRR at any cut, and MAP.
+Ties are broken by the larger id, as in every search. Knows nothing of files.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 import numpy as np
 
 from polyrank.errors import DataError, MissingExtraError, UsageError, not_numbers
-from polyrank.evaluation.metrics import RETRIEVAL_LABELS, QueryMetrics
+from polyrank.evaluation.metric_names import corpus_metrics, parse_metric
+from polyrank.evaluation.metrics import QueryMetrics
 from polyrank.evaluation.ranking import PairRanker, TwoTowerRanker
 from polyrank.progress import bar
 from polyrank.records import Candidate, Context, Hit
@@ -28,7 +29,10 @@ Rankings = dict[str, list[str]]
 """The ids of the documents that each query finds, the best first."""
 
 DEPTH = 1000
-"""Documents of a ranking: what is below counts as not found."""
+"""Documents of a ranking, unless a metric looks further: what is below counts as not found."""
+USUAL = corpus_metrics()
+MEASURES = {"recall": "R", "ndcg": "nDCG", "mrr": "RR", "map": "AP"}
+"""What `ir-measures` calls the kinds of metrics."""
 
 QUERIES_AT_ONCE = 64
 
@@ -48,22 +52,26 @@ def evaluate_retrieval(
     *,
     reranker: PairRanker | None = None,
     rerank_top: int = 100,
-    depth: int = DEPTH,
+    metrics: Sequence[str] = USUAL,
+    depth: int | None = None,
     progress: bool = False,
 ) -> QueryMetrics:
     """Search the corpus for every judged query and measure each ranking of `depth` documents.
 
-    With a `reranker`, the best `rerank_top` are put into its order and the others stay below them.
-    Raises MissingExtraError without the extra `metrics`, UsageError for a model that cannot
-    search and for a reranker that is not a cross-encoder that ranks.
+    `metrics` are names such as `recall@20`, `ndcg@10`, `mrr` or `map`; `depth` is by default 1,000,
+    or the largest K among them. With a `reranker`, the best `rerank_top` are put into its order and
+    the others stay below them. Raises MissingExtraError without the extra `metrics`, UsageError for
+    an unknown metric, for a model that cannot search and for a reranker that is not a cross-encoder
+    that ranks.
     """
-    measures()
+    measures(metrics)
+    depth = depth_for(metrics) if depth is None else depth
     if reranker is not None:
         require_reranker(reranker)
     rankings = retrieve(model, data, depth=depth, progress=progress)
     if reranker is not None:
         rankings = rerank(reranker, data, rankings, rerank_top, progress=progress)
-    return judge(rankings, data)
+    return judge(rankings, data, metrics)
 
 
 def retrieve(
@@ -138,11 +146,13 @@ def rerank(
     return reranked
 
 
-def judge(rankings: Mapping[str, Sequence[str]], data: RetrievalSet) -> QueryMetrics:
-    """The measures of each judged query; one that finds nothing has zeros."""
+def judge(
+    rankings: Mapping[str, Sequence[str]], data: RetrievalSet, metrics: Sequence[str] = USUAL
+) -> QueryMetrics:
+    """The metrics of each judged query; one that finds nothing has zeros."""
     import ir_measures
 
-    named = measures()
+    named = measures(metrics)
     queries = list(judged(data))
     # Places in the place of scores: every measure then sees the same order, ties included.
     run = {
@@ -156,7 +166,9 @@ def judge(rankings: Mapping[str, Sequence[str]], data: RetrievalSet) -> QueryMet
     for found in ir_measures.iter_calc(list(named.values()), judgements, run):
         values[names[found.measure]][places[found.query_id]] = found.value
     size = len(data.corpus)
-    return QueryMetrics(ids=tuple(queries), values=values, num_candidates=(size, size))
+    return QueryMetrics(
+        ids=tuple(queries), values=values, num_candidates=(size, size), searched=True
+    )
 
 
 def judged(data: RetrievalSet) -> dict[str, Context]:
@@ -173,12 +185,21 @@ def judged(data: RetrievalSet) -> dict[str, Context]:
     return queries
 
 
-def measures() -> dict[str, Any]:
-    """The measures of `ir-measures` by our names. Raises MissingExtraError."""
+def measures(metrics: Sequence[str] = USUAL) -> dict[str, Any]:
+    """The measures of `ir-measures` by our names. Raises MissingExtraError, UsageError."""
     try:
         import ir_measures
     except ImportError:
         raise MissingExtraError("ir-measures", "metrics", "Judging a retrieval set") from None
-    parsed = {"ndcg@10": "nDCG@10", "recall@100": "R@100", "mrr@10": "RR@10", "map": "AP"}
-    assert list(parsed) == list(RETRIEVAL_LABELS)
-    return {name: ir_measures.parse_measure(text) for name, text in parsed.items()}
+    parsed = {name: parse_metric(name) for name in metrics}
+    return {
+        name: ir_measures.parse_measure(
+            MEASURES[metric.kind] + ("" if metric.cut is None else f"@{metric.cut}")
+        )
+        for name, metric in parsed.items()
+    }
+
+
+def depth_for(metrics: Sequence[str]) -> int:
+    """The documents that a ranking needs for the metrics."""
+    return max([DEPTH, *(parse_metric(name).cut or 0 for name in metrics)])

@@ -14,8 +14,9 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from polyrank.errors import DataError, UsageError
+from polyrank.evaluation.metric_names import CORPUS_KS, KS, corpus_metrics
 from polyrank.evaluation.metrics import QueryMetrics
-from polyrank.evaluation.ranking import evaluate
+from polyrank.evaluation.ranking import evaluate, metrics_of
 from polyrank.evaluation.retrieval import judged
 from polyrank.jobs import digest_of
 from polyrank.models.cross_encoder import CrossEncoder
@@ -34,12 +35,20 @@ class RankingTask:
     """Examples that all have their candidates."""
 
     examples: Sequence[Example]
-    ks: tuple[int, ...] = (1, 2, 5, 10)
+    ks: tuple[int, ...] = KS
+    """The k of recall@k; those above the fewest candidates are left out."""
+    others: tuple[str, ...] = ()
+    """Metrics to measure besides: `ndcg@10`, `mrr@5`."""
 
     @cached_property
     def digest(self) -> str:
-        """The SHA-256 of everything that a result depends on besides the model."""
-        return digest_of(("ranking", self.ks, *self.examples))
+        """The SHA-256 of the data."""
+        return digest_of(("ranking", *self.examples))
+
+    @cached_property
+    def metrics(self) -> tuple[str, ...]:
+        """The names of what is measured. Raises UsageError for what cannot be."""
+        return metrics_of(self.examples, self.ks, self.others)
 
     @property
     def num_queries(self) -> int:
@@ -70,7 +79,8 @@ class RankingTask:
 
     def evaluate(self, model: Any, *, progress: bool = False) -> QueryMetrics:
         """Rank every example's candidates."""
-        return evaluate(model, self.examples, ks=self.ks, progress=progress).query_metrics()
+        result = evaluate(model, self.examples, ks=self.ks, metrics=self.others, progress=progress)
+        return result.query_metrics()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,13 +88,22 @@ class RetrievalTask:
     """A corpus that every query searches."""
 
     data: RetrievalSet
+    ks: tuple[int, ...] = CORPUS_KS
+    """The k of recall@k."""
+    others: tuple[str, ...] = ()
+    """Metrics to measure besides: `ndcg@20`, `mrr`, `recall@1000`."""
 
     @cached_property
     def digest(self) -> str:
-        """The SHA-256 of everything that a result depends on besides the model."""
+        """The SHA-256 of the data."""
         data = self.data
         parts = (data.corpus, data.queries.items(), data.judgements.items())
         return digest_of(("retrieval", data.split, *(each for part in parts for each in part)))
+
+    @cached_property
+    def metrics(self) -> tuple[str, ...]:
+        """The names of what is measured."""
+        return corpus_metrics(self.ks, self.others)
 
     @property
     def num_queries(self) -> int:
