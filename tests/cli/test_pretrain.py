@@ -137,11 +137,66 @@ def test_preview_shows_pairs_and_figures(corpora, bert, capsys):
     assert "24.9M" in shown
     assert "Title" in shown
     assert "next_utterance 2" in shown
-    assert pretrain(corpora, "--preview", "--vocabulary", "300", "--json") == 0
+    assert pretrain(corpora, "--preview", "--base", bert, "--json") == 0
     found = json.loads(capsys.readouterr().out)
-    assert [row["task"] for row in found["tasks"]] == ["ict", "bfs", "wlp"]
-    assert all(row["second_tokens"] > row["second_words"] for row in found["tasks"])
+    usual = ["ict", "bfs", "wlp", "mlm", "next_utterance"]
+    assert [row["task"] for row in found["tasks"]] == usual
+    assert all(row["second_tokens"] > row["second_words"] > 0 for row in found["tasks"])
     assert {len(lines) for lines in found["preview"].values()} == {9}
+
+
+def test_a_preview_makes_no_vocabulary(corpora, monkeypatch, capsys):
+    def refused(*_, **__):
+        raise AssertionError("a vocabulary is made")
+
+    monkeypatch.setattr("polyrank.tokens.vocabulary.train_tokenizer", refused)
+    capsys.readouterr()
+    assert pretrain(corpora, "--preview", "--json") == 0
+    captured = capsys.readouterr()
+    assert all(row["first_tokens"] is None for row in json.loads(captured.out)["tasks"])
+    assert "With --base MODEL, its tokens are counted as well." in captured.err
+
+
+def test_without_tasks_those_that_the_corpus_can_give_are_taken(corpora, capsys):
+    bare = corpora / "bare.jsonl"
+    sections = [[{"paragraphs": [f"{sentence(n)} {sentence(n + 1)}"]}] for n in range(9)]
+    rows = [{**article(n), "sections": one} for n, one in enumerate(sections)]
+    bare.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    short = corpora / "short.jsonl"
+    rows = [{"title": f"T{n}", "text": sentence(n)} for n in range(9)]
+    short.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    for path in (bare, short):
+        assert run(["corpus", str(path), "--output", str(path.with_suffix(""))], commands()) == 0
+    capsys.readouterr()
+
+    def tasks_of(name):
+        given = ["pretrain", "--corpus", str(corpora / name), "--preview", "--json"]
+        assert run(given, commands()) == 0
+        captured = capsys.readouterr()
+        return [row["task"] for row in json.loads(captured.out)["tasks"]], captured.err
+
+    found, said = tasks_of("talk")
+    assert found == ["mlm", "next_utterance"]
+    assert "Tasks for this corpus: mlm, next_utterance.\n" in said
+    assert tasks_of("wiki")[0] == ["ict", "bfs", "wlp"]
+    found, said = tasks_of("bare")
+    assert found == ["ict"]
+    assert "Tasks for this corpus: ict; not bfs, which needs articles with a first" in said
+    assert "; not wlp, which needs links between its articles." in said
+    assert tasks_of("short")[0] == ["mlm"]
+
+
+def test_conversations_alone_make_an_encoder_without_a_projection(corpora, capsys):
+    talk = ["--corpus", str(corpora / "talk")]
+    assert shown(capsys, *talk)["projection"] is None
+    assert shown(capsys, "--corpus", str(corpora / "wiki"))["projection"] == 512
+    assert shown(capsys, *talk, "--unrelated-utterances", "0")["projection"] == 512
+    out = corpora / "encoder"
+    small = [one for one in SMALL if one not in ("--projection", "8")]
+    given = ["pretrain", *talk, "--output", str(out), *small, *RUN]
+    assert run(given, commands()) == 0
+    assert "on mlm, next_utterance: 32 pairs" in capsys.readouterr().out
+    assert json.loads((out / "polyrank.json").read_text())["settings"]["projection"] is None
 
 
 def test_an_interrupted_preview_says_that_nothing_was_changed(corpora, bert, monkeypatch, capsys):

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -21,9 +22,9 @@ from polyrank.cli.training_command import (
     warn_of_idle_training,
 )
 from polyrank.config import require
-from polyrank.errors import UsageError
+from polyrank.errors import PolyrankError, UsageError
 from polyrank.models.config import BiEncoderConfig, NewEncoderConfig
-from polyrank.pretraining.registry import TaskSettings, joins
+from polyrank.pretraining.registry import USUAL, TaskSettings, joins
 from polyrank.pretraining.split import TablesSettings
 from polyrank.tokens.masking_config import MaskingConfig
 from polyrank.training import processes
@@ -33,6 +34,7 @@ from polyrank.training.pretraining.config import PretrainingConfig
 from polyrank.training.recipes import PRETRAINING, find
 
 if TYPE_CHECKING:
+    from polyrank.pretraining.corpus.schema import Kind
     from polyrank.training.pretraining.corpora import Corpora
 
 NEW = {"projection": 512, "learning_rate": 5e-4}
@@ -105,10 +107,25 @@ class PretrainOptions(RunOptions):
 def trains_vectors(asked: Mapping[str, Any]) -> bool:
     """Whether any of the tasks compares vectors, so that a projection would be trained.
 
-    `asked` are settings by name. Raises UsageError for unknown tasks.
+    `asked` are settings by name; without tasks, those that are usual for the corpora count. Raises
+    UsageError for unknown tasks.
     """
-    tasks = PretrainingConfig(tasks=asked.get("tasks", PretrainingConfig.tasks)).weights
+    if asked.get("tasks") is not None:
+        tasks = list(PretrainingConfig(tasks=asked["tasks"]).weights)
+    else:
+        tasks = [name for kind in kinds_of(asked.get("corpus", ())) for name in USUAL[kind]]
     return not all(joins(name, asked) for name in tasks)
+
+
+def kinds_of(corpora: Sequence[Path]) -> set[Kind]:
+    """What corpora hold, as far as they can be read; articles if none can."""
+    from polyrank.pretraining.corpus.manifest import read_manifest
+
+    kinds: set[Kind] = set()
+    for path in corpora:
+        with suppress(PolyrankError):  # which is told when the corpora are opened
+            kinds.add(read_manifest(path).kind)
+    return kinds or {"articles"}
 
 
 def interrupted(options: PretrainOptions) -> str:
@@ -135,10 +152,11 @@ def pretrain(options: PretrainOptions, output: Output) -> None:
             "Give it, or --preview to look at the pairs.",
         )
     with joining_processes(options.device, output) as (device, output):
-        corpora = processes.run_on_first(lambda: open_corpora(options))
+        corpora = processes.run_on_first(lambda: open_corpora(options, output))
         with processes.sharing_errors():
             if options.preview:
-                look(options, corpora, output)
+                if processes.is_first():
+                    look(options, corpora, output)
                 return
             model = load_base(options, corpora, device, output)
         run(options, corpora, model, output)
@@ -150,8 +168,11 @@ def target_of(options: PretrainOptions) -> Path:
     return options.output
 
 
-def open_corpora(options: PretrainOptions) -> Corpora:
-    """The tables of the corpora, built where they are not there yet, with all that tasks need."""
+def open_corpora(options: PretrainOptions, output: Output) -> Corpora:
+    """The tables of the corpora, built where they are not there yet, with all that tasks need.
+
+    Says which tasks there are, where the options name none.
+    """
     from polyrank.pretraining.corpus.store import Corpus
     from polyrank.training.pretraining.corpora import Corpora
 
@@ -165,19 +186,32 @@ def open_corpora(options: PretrainOptions) -> Corpora:
     )
     for task in corpora.tasks():
         task.require_pairs()
+    if options.pretraining.tasks is None:
+        left = "".join(f"; not {name}, which needs {why}" for name, why in corpora.left_out.items())
+        output.say(f"Tasks for this corpus: {', '.join(corpora.config.weights)}{left}.")
     return corpora
 
 
 def look(options: PretrainOptions, corpora: Corpora, output: Output) -> None:
-    """Print what there is and some pairs of each task."""
+    """Print what there is and some pairs of each task.
+
+    Tokens are counted with the tokeniser of the base: that of a new encoder would take minutes.
+    """
+    from polyrank.models.loading import tokenizer_of
     from polyrank.pretraining.statistics import preview, statistics, statistics_lines
     from polyrank.tokens.tokenizer import TextTokenizer
 
     tasks = corpora.tasks()
-    texts = TextTokenizer(tokenizer_of(options, corpora, output))
-    rows = [
-        statistics(task, count_tokens=lambda text: len(texts.encode([text])[0])) for task in tasks
-    ]
+    if options.base is None:
+        count_tokens = None
+        output.say("Lengths are in words. With --base MODEL, its tokens are counted as well.")
+    else:
+        texts = TextTokenizer(tokenizer_of(options.base))
+
+        def count_tokens(text: str) -> int:
+            return len(texts.encode([text])[0])
+
+    rows = [statistics(task, count_tokens=count_tokens) for task in tasks]
     for line in statistics_lines(rows):
         output.say(line)
     shown = {}
@@ -191,23 +225,6 @@ def look(options: PretrainOptions, corpora: Corpora, output: Output) -> None:
     output.result({"corpora": tables, "tasks": rows, "preview": shown})
 
 
-def tokenizer_of(options: PretrainOptions, corpora: Corpora, output: Output) -> Any:
-    """The tokeniser of the base, or the one that a new encoder would get."""
-    from polyrank.models.loading import tokenizer_of as tokenizer_of_base
-    from polyrank.tokens.vocabulary import train_tokenizer
-
-    if options.base is not None:
-        return tokenizer_of_base(options.base)
-    output.say(making_words(options))
-    lower_case = options.encoder.lower_case
-    return train_tokenizer(corpora.texts(), options.encoder.vocabulary, lower_case=lower_case)
-
-
-def making_words(options: PretrainOptions) -> str:
-    """The words while a vocabulary is made."""
-    return f"Making a vocabulary of at most {options.encoder.vocabulary:,} pieces"
-
-
 def load_base(options: PretrainOptions, corpora: Corpora, device: str, output: Output) -> Any:
     """The bi-encoder that is trained, around a new encoder or a given one."""
     from polyrank.models.bi_encoder import BiEncoder
@@ -218,7 +235,8 @@ def load_base(options: PretrainOptions, corpora: Corpora, device: str, output: O
     if base is None:
         base = str(base_folder(target_of(options)))
         if processes.is_first():
-            output.say(making_words(options))
+            most = options.encoder.vocabulary
+            output.say(f"Making a vocabulary of at most {most:,} pieces")
             make_base(
                 Path(base),
                 corpora.texts(),
@@ -263,7 +281,7 @@ def run(options: PretrainOptions, corpora: Corpora, model: Any, output: Output) 
         options,
         output,
         doing=f"Pre-training {parameters:.1f} million parameters on "
-        f"{', '.join(options.pretraining.weights)}: {len(examples):,} pairs of {one_pass:,} in a "
+        f"{', '.join(corpora.config.weights)}: {len(examples):,} pairs of {one_pass:,} in a "
         "pass",
         done="Pre-trained",
         then=f"Train from it with: polyrank train --arch bi --base {folder} --train FILE",

@@ -18,6 +18,7 @@ from polyrank.pretraining.split import SplitName
 from polyrank.pretraining.task import NoSettings, PretrainingTask
 
 if TYPE_CHECKING:
+    from polyrank.pretraining.corpus.schema import Kind
     from polyrank.pretraining.tables import CorpusTables
 
 
@@ -31,6 +32,11 @@ def found_tasks() -> Iterator[type[PretrainingTask[Any]]]:
 
 
 TASKS: Mapping[str, type[PretrainingTask[Any]]] = {task.name: task for task in found_tasks()}
+USUAL: Mapping[Kind, tuple[str, ...]] = {
+    "articles": ("ict", "bfs", "wlp"),
+    "conversations": ("mlm", "next_utterance"),
+}
+"""The tasks of a corpus for which none are chosen: those of Chang et al. and of Humeau et al."""
 
 if TYPE_CHECKING:
 

@@ -14,9 +14,10 @@ from polyrank.pretraining.registry import TASKS
 class PretrainingConfig:
     """The tasks and their losses; see docs/pretraining.md."""
 
-    tasks: str = "ict,bfs,wlp"
+    tasks: str | None = None
     """Which tasks, by commas, of ict, bfs, wlp, mlm, next_sentence and next_utterance; a share of
-    the pairs may follow each: ict:2,mlm:1. By default all have the same."""
+    the pairs may follow each: ict:2,mlm:1. By default those of ict, bfs and wlp that articles have
+    pairs for, and mlm and next_utterance for conversations, each with the same share."""
     batches: Literal["mixed", "single"] = "mixed"
     """Whether a step has pairs of all tasks, or of one."""
     logq: bool = False
@@ -29,11 +30,16 @@ class PretrainingConfig:
     def __post_init__(self) -> None:
         for name in ("max_joined_length", "held_out_pairs"):
             require(getattr(self, name) >= 1, name, "at least 1", getattr(self, name))
-        self.weights  # noqa: B018 - raises for tasks that there are not
+        if self.tasks is not None:
+            self.weights  # noqa: B018 - raises for tasks that there are not
 
     @property
     def weights(self) -> dict[str, float]:
-        """The share of each task. Raises UsageError for an unknown one or a share that is none."""
+        """The share of each task, once they are chosen.
+
+        Raises UsageError for an unknown one or a share that is none.
+        """
+        assert self.tasks is not None
         weights: dict[str, float] = {}
         for part in self.tasks.split(","):
             name, _, share = part.strip().partition(":")

@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 from typing import Any, Protocol, overload
 
@@ -15,7 +16,7 @@ from polyrank.config import to_mapping
 from polyrank.errors import UsageError
 from polyrank.pretraining.mixture import Mixture
 from polyrank.pretraining.pairs import Pair
-from polyrank.pretraining.registry import TASKS, TaskSettings, make_task
+from polyrank.pretraining.registry import TASKS, USUAL, TaskSettings, make_task
 from polyrank.pretraining.rng import Permutation
 from polyrank.pretraining.split import SplitName, TablesSettings
 from polyrank.pretraining.tables import CorpusTables, DocumentSource, open_tables
@@ -30,8 +31,9 @@ VOCABULARY_TEXTS = 100_000
 class Corpora:
     """The corpora of a run, and its tasks, each of which draws from the first corpus of its kind.
 
-    Raises UsageError for a task that has no corpus of its kind, DataError for one whose corpus
-    lacks what it needs.
+    Where the configuration names no tasks, those are chosen that are usual for the corpora and have
+    pairs; `config` then names them. Raises UsageError for a task that has no corpus of its kind,
+    DataError for one whose corpus lacks what it needs.
     """
 
     def __init__(
@@ -45,18 +47,35 @@ class Corpora:
         seed: int,
     ) -> None:
         self.tables = [open_tables(corpus, tables) for corpus in corpora]
-        self.config = config
         self.settings = tasks
+        self.left_out: dict[str, str] = {}
+        """Usual tasks that were not chosen, each with what the corpus lacks."""
+        self.config = config if config.tasks is not None else self.with_usual_tasks(config, seed)
         self.batch_size = batch_size
         self.seed = seed
         self.identity = [
             [corpus.fingerprint for corpus in corpora],
-            to_mapping(config),
+            to_mapping(self.config),
             to_mapping(tables),
             {name: to_mapping(own) for name, own in vars(tasks).items()},
             seed,
         ]
         """Everything that texts and pairs depend on, but the size of a step."""
+
+    def with_usual_tasks(self, config: PretrainingConfig, seed: int) -> PretrainingConfig:
+        """The configuration with the usual tasks of the corpora, of which each has pairs.
+
+        Where articles have pairs for none of theirs, MLM is taken.
+        """
+        chosen: list[str] = []
+        for kind in dict.fromkeys(tables.kind for tables in self.tables):
+            tasks = [
+                make_task(name, self.tables_for(name), "train", seed, self.settings)
+                for name in USUAL[kind]
+            ]
+            self.left_out |= {task.name: task.lacking for task in tasks if not len(task)}
+            chosen += [task.name for task in tasks if len(task)]
+        return replace(config, tasks=",".join(dict.fromkeys(chosen or ["mlm"])))
 
     def tables_for(self, name: str) -> CorpusTables:
         """The corpus that a task draws from. Raises UsageError if there is none."""
