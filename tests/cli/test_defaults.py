@@ -136,7 +136,9 @@ def handed(monkeypatch):
         raise Handed(model.config, config, objective)
 
     monkeypatch.setattr("polyrank.training.run.train", catch)
-    monkeypatch.setattr("polyrank.cli.distil.taught", lambda options, pool, _: pool.examples)
+    monkeypatch.setattr(
+        "polyrank.cli.distil.taught", lambda options, pool, dev, _: (pool.examples, dev)
+    )
 
     def effective(given):
         with pytest.raises(Handed) as caught:

@@ -70,10 +70,13 @@ def test_distil(arch, objective, bert, data, saved, tmp_path, capsys, monkeypatc
     code, out, _ = polyrank(capsys, *arguments, "--json")
     assert code == 0
     assert json.loads(out)["steps"] == 1
+    assert json.loads(out)["dev"]["loss"] > 0
     assert load_model(output, device="cpu").config.architecture == arch
     labels = load_examples(tmp_path / "student.labels.jsonl")
     assert len(labels) == 24
     assert all(len(example.scores) == 3 for example in labels)
+    [dev] = tmp_path.glob("student.labels.dev-*.jsonl")
+    assert all(len(one.scores) == 1 + len(one.negatives) for one in load_examples(dev))
 
     def again(*_, **__):
         raise AssertionError("the teacher scored again")

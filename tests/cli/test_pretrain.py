@@ -66,7 +66,9 @@ def test_from_nothing_to_a_base_of_all_architectures(corpora, capsys):
     captured = capsys.readouterr()
     found = json.loads(captured.out)
     assert (found["steps"], found["pairs"]) == (4, 32)
-    assert {"ict_recall@1", "mlm_masked", "next_utterance_follows"} <= found["held_out"].keys()
+    assert {"loss", "ict_recall@1", "mlm_masked", "next_utterance_follows"} <= found[
+        "held_out"
+    ].keys()
     assert "Making a vocabulary of at most 300 pieces" in captured.err
     assert not [path.name for path in corpora.iterdir() if path.name.startswith(".encoder")]
     examples = [Example(context=sentence(n), response=sentence(n + 1)) for n in range(16)]

@@ -1,3 +1,4 @@
+import random
 from typing import get_args
 
 import pytest
@@ -25,16 +26,36 @@ def rates(optimiser, schedule, steps):
     return seen
 
 
-def test_the_learning_rate_warms_up_and_falls_when_nothing_improves():
+def test_the_learning_rate_warms_up_and_falls_when_the_loss_does_not():
     optimiser, schedule = plateau()
+    schedule.observe(0.1)  # during the warm-up, which does not count
     assert rates(optimiser, schedule, 4) == pytest.approx([0.1, 0.2, 0.3, 0.3])
+    schedule.observe(0.6)
     schedule.observe(0.5)
     assert rates(optimiser, schedule, 1) == pytest.approx([0.3])
-    schedule.observe(0.5)  # no better
+    schedule.observe(0.49999)  # lower, but by less than the threshold
     assert rates(optimiser, schedule, 2) == pytest.approx([0.12, 0.12])
-    schedule.observe(0.6)
-    schedule.observe(0.55)
+    schedule.observe(0.4)
+    schedule.observe(0.45)
     assert rates(optimiser, schedule, 1) == pytest.approx([0.048])
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_plateau_is_what_torch_takes_for_one(seed):
+    draw = random.Random(seed)
+    optimiser, schedule = plateau(warmup=0)
+    other, _ = plateau(warmup=0)
+    other.param_groups[0]["lr"] = 0.3
+    reference = torch.optim.lr_scheduler.ReduceLROnPlateau(other, factor=0.4, patience=0)
+    loss = 1.0
+    for _ in range(12):
+        loss *= draw.choice([1, 1 - 1e-5, 1 - 1e-3, 0.9, 1.02])
+        rates(optimiser, schedule, 1)
+        schedule.observe(loss)
+        reference.step(loss)
+        found = optimiser.param_groups[0]["lr"]
+        assert found == pytest.approx(other.param_groups[0]["lr"], rel=1e-6, abs=1e-8)
+    assert found < 0.3
 
 
 def test_the_schedule_goes_on_where_it_was():

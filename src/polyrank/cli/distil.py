@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 from polyrank.cli import train as training
 from polyrank.cli.command import command
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from polyrank.records import Example, LabelledPair
     from polyrank.training.negatives.methods import Method
     from polyrank.training.negatives.pool import Pool
+
+    Records = Sequence[Example] | Sequence[LabelledPair]
 
 PAIRS = ("given", "random", "dialogue", "bm25", "model")
 TAUGHT = [name for name, one in OBJECTIVES.items() if one.learns_from_scores]
@@ -57,7 +59,8 @@ class DistilOptions(TrainOptions):
     labels: Path | None = option(
         None,
         help="The JSONL file that keeps the teacher's scores for later runs; by default "
-        "OUTPUT.labels.jsonl, beside the output.",
+        "OUTPUT.labels.jsonl, beside the output. Those of the dev examples are kept "
+        "beside it.",
     )
     in_batch: bool = option(
         False,
@@ -147,7 +150,7 @@ def distil(options: DistilOptions, output: Output) -> None:
             teacher = load(options.teacher, replace(options, device=device))
             output.result(training.run(options, model, records, dev, output, teacher=teacher))
             return
-        labelled = processes.run_on_first(lambda: taught(options, pool, output))
+        labelled, dev = processes.run_on_first(lambda: taught(options, pool, dev, output))
         output.result(training.run(options, model, labelled, dev, output))
 
 
@@ -190,9 +193,9 @@ def settled(
 
 
 def taught(
-    options: DistilOptions, pool: Pool | list[LabelledPair], output: Output
-) -> list[Example] | list[LabelledPair]:
-    """The training data: the records with the teacher's labels."""
+    options: DistilOptions, pool: Pool | list[LabelledPair], dev: Records, output: Output
+) -> tuple[list[Example] | list[LabelledPair], Records]:
+    """The records with the teacher's labels: the training data and the dev data."""
     from polyrank.training.teaching.labelling import label
     from polyrank.training.teaching.silver import silver_pairs
 
@@ -215,7 +218,7 @@ def taught(
         if left_out:
             output.warn(f"{left_out:,} examples without negatives are left out.")
         output.say(f"{num_pairs:,} scores of {options.teacher} are in {options.store}")
-        return examples
+        return examples, taught_dev(options, teacher, dev, output)
     if not methods:
         raise UsageError(
             "Labelled pairs have labels of their own, and --pairs given adds nothing to them.",
@@ -226,7 +229,41 @@ def taught(
         f"{len(pool):,} gold pairs, and {len(silver):,} silver ones labelled by "
         f"{options.teacher} in {options.store}"
     )
-    return [*pool, *silver]
+    return [*pool, *silver], dev
+
+
+def taught_dev(options: DistilOptions, teacher: Any, dev: Records, output: Output) -> Records:
+    """Dev examples with the teacher's scores of some of their wrong candidates, for the dev loss.
+
+    Labelled pairs stay as they are.
+    """
+    from polyrank.jobs import digest_of
+    from polyrank.training.objectives.checks import with_candidates_as_negatives
+    from polyrank.training.teaching.labelling import label
+
+    if not dev or training.is_pairs(dev):
+        return dev
+    most = options.negatives.num_negatives
+    examples = with_candidates_as_negatives(cast("Sequence[Example]", dev), most)
+    to_score = [example for example in examples if example.negatives]
+    if not to_score:
+        return dev
+    store = options.store.with_name(f"{options.store.stem}.dev-{digest_of(to_score)[:8]}.jsonl")
+    found = label(
+        teacher,
+        to_score,
+        store=store,
+        relabel=options.relabel,
+        progress=True,
+        say=output.say,
+    )
+    scored = iter(found)
+    output.say(f"The teacher's scores of {len(found):,} dev examples are in {store}")
+    for place, example in enumerate(examples):
+        if example.negatives:
+            own = next(scored)
+            examples[place] = replace(example, negatives=own.negatives, scores=own.scores)
+    return examples
 
 
 def methods_of(options: DistilOptions) -> list[Method]:

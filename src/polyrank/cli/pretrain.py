@@ -42,8 +42,12 @@ NEW = {"projection": 512, "learning_rate": 5e-4}
 LENGTHS = {"max_context_length": 64, "max_candidate_length": 288}
 MODEL: dict[str, Any] = {"shared_towers": True, **LENGTHS}
 """The defaults of the model around any encoder."""
-UNUSED = ("num_negatives", "metric", "plateau_factor")
+UNUSED = ("num_negatives",)
 """Settings of training that have no effect on pre-training."""
+METRIC = (
+    "The held-out figure that chooses the best checkpoint: held_out, the mean over the tasks, or "
+    "loss, of which less is better. By default held_out."
+)
 TRAINING = TrainingConfig(epochs=1.0)
 
 
@@ -80,7 +84,7 @@ class PretrainOptions(RunOptions):
     tasks_settings: TaskSettings = flattened()
     encoder: NewEncoderConfig = flattened()
     model: dict[str, Any] = any_of({"bi": BiEncoderConfig(**MODEL)})
-    training: TrainingConfig = flattened(TRAINING, hide=UNUSED)
+    training: TrainingConfig = flattened(TRAINING, hide=UNUSED, help={"metric": METRIC})
 
     CASES: ClassVar[Mapping[str, Mapping[str, Any]]] = {
         "with --base": {"base": "MODEL"},

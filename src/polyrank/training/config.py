@@ -8,7 +8,7 @@ from typing import Literal
 
 from polyrank.config import require
 
-METRICS = re.compile(r"recall@[1-9]\d*|mrr|spearman|pearson|accuracy")
+METRICS = re.compile(r"loss|recall@[1-9]\d*|mrr|spearman|pearson|accuracy|held_out")
 RANKING = re.compile(r"recall@[1-9]\d*|mrr")
 
 
@@ -39,8 +39,8 @@ class TrainingConfig:
     schedule: Literal["linear", "cosine", "inverse_sqrt", "constant_with_warmup", "plateau"] = (
         "linear"
     )
-    """The learning rate after the warm-up; `plateau` lowers it when the dev figure does not
-    improve from one evaluation to the next."""
+    """The learning rate after the warm-up; `plateau` lowers it at each evaluation whose dev loss
+    is not below the lowest so far."""
     plateau_factor: float = 0.4
     """The factor by which `plateau` multiplies the learning rates."""
     max_grad_norm: float = 1.0
@@ -60,8 +60,9 @@ class TrainingConfig:
     evaluations_per_epoch: float | None = None
     """Evaluate this often in each epoch, instead of `evaluations`; 2 evaluates after each half."""
     metric: str | None = None
-    """The dev figure that chooses the best checkpoint: recall@K, mrr; for labelled pairs spearman,
-    pearson, accuracy. By default recall@1, spearman for scores and accuracy for classes."""
+    """The dev figure that chooses the best checkpoint: loss, of which less is better; recall@K,
+    mrr; for labelled pairs spearman, pearson, accuracy. By default recall@1, spearman for scores
+    and accuracy for classes."""
     train_batch_tokens: int = 1024
     """Padded tokens of one pass through an encoder; a step takes several. Changes no result."""
     seed: int = 0
@@ -83,7 +84,7 @@ class TrainingConfig:
         require(0 <= self.dropout < 1, "dropout", "from 0 to below 1", self.dropout)
         often = self.evaluations_per_epoch
         require(often is None or often > 0, "evaluations_per_epoch", "positive", often)
-        known = "recall@K, mrr, spearman, pearson or accuracy"
+        known = "loss, recall@K, mrr, spearman, pearson, accuracy or held_out"
         metric = self.metric
         require(metric is None or bool(METRICS.fullmatch(metric)), "metric", known, repr(metric))
 

@@ -8,8 +8,9 @@ Letters: W processes, R rows of this one, A rows of all.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import torch
@@ -17,13 +18,27 @@ from torch import Tensor, distributed, nn
 
 BUCKET = 2**24
 """The number of elements that are summed over the processes at once."""
+blocks_alone: list[None] = []
+"""One entry for each block of `alone` that this process is in."""
 
 
 def num_processes() -> int:
-    """How many processes train together."""
+    """How many processes compute a step together."""
+    if blocks_alone:
+        return 1
     if distributed.is_available() and distributed.is_initialized():
         return distributed.get_world_size()
     return 1
+
+
+@contextlib.contextmanager
+def alone() -> Iterator[None]:
+    """Compute steps in the block without the other processes, which take no part in it."""
+    blocks_alone.append(None)
+    try:
+        yield
+    finally:
+        blocks_alone.pop()
 
 
 def gather_rows(rows: Tensor) -> Tensor:

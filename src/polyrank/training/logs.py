@@ -77,7 +77,13 @@ class ProgressLog(TrainerCallback):
 
 def shown(figures: dict[str, float]) -> str:
     """The dev figures that people want to see of the many."""
-    names = {"recall@1": "R@1", "mrr": "MRR", "spearman": "Spearman", "accuracy": "accuracy"}
+    names = {
+        "loss": "loss",
+        "recall@1": "R@1",
+        "mrr": "MRR",
+        "spearman": "Spearman",
+        "accuracy": "accuracy",
+    }
     names |= {"held_out": "held out"}
     return "".join(
         f"  dev {word} {figures[name]:.3f}" for name, word in names.items() if name in figures

@@ -16,6 +16,9 @@ from transformers import get_scheduler
 from polyrank.models.base import Model
 from polyrank.training.config import TrainingConfig
 
+THRESHOLD = 1e-4
+"""The share by which a dev loss must fall below the lowest before it, as torch has it."""
+
 
 def build_optimiser(
     module: nn.Module, model: Model, config: TrainingConfig
@@ -71,17 +74,20 @@ def build_schedule(
 
 
 class PlateauSchedule(LRScheduler):
-    """Linear warm-up, then constant, times `factor` after each evaluation without a new best.
+    """Linear warm-up, then constant, times `factor` after each evaluation that is a plateau.
 
-    This is how Humeau et al. (2020) fine-tune. All of its state is in `state_dict`, so that a
-    resumed run has the same learning rates.
+    This is how Humeau et al. (2020) fine-tune. An evaluation is a plateau as for torch's
+    ReduceLROnPlateau with a patience of 0: its loss is not below the lowest so far by more than
+    the share `THRESHOLD` of it. As in the authors' code, what is evaluated during the warm-up does
+    not count. All of its state is in `state_dict`, so that a resumed run has the same learning
+    rates.
     """
 
     def __init__(self, optimiser: torch.optim.Optimizer, warmup: int, factor: float) -> None:
         self.warmup = warmup
         self.factor = factor
         self.scale = 1.0
-        self.best: float | None = None
+        self.lowest = math.inf
         super().__init__(optimiser)
 
     def get_lr(self) -> list[float | torch.Tensor]:
@@ -89,10 +95,12 @@ class PlateauSchedule(LRScheduler):
         share = min((self.last_epoch + 1) / (self.warmup + 1), 1.0)
         return [rate * share * self.scale for rate in self.base_lrs]
 
-    def observe(self, figure: float) -> None:
-        """Lower the rates from now on if a dev figure is not higher than the best before it."""
-        if self.best is None or figure > self.best:
-            self.best = figure
+    def observe(self, loss: float) -> None:
+        """Lower the rates from now on if a dev loss has stopped falling."""
+        if self.last_epoch <= self.warmup:
+            return
+        if loss < self.lowest * (1 - THRESHOLD):
+            self.lowest = loss
             return
         self.scale *= self.factor
         for group, rate in zip(self.optimizer.param_groups, self.get_lr(), strict=True):

@@ -141,7 +141,7 @@ def fit(
             folder=folder,
             device=model.device,
             num_examples=len(run.examples),
-            metric=None if evaluation is None else evaluation.metric,
+            evaluation=evaluation,
         )
         trainer = RankingTrainer(
             setup,

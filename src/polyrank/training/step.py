@@ -31,6 +31,13 @@ CPU_SHARE, DEVICE_SHARE = 0.25, 0.5
 """The share of the memory that the graphs of a plain step may take."""
 
 
+def precision_of(model: Model) -> AbstractContextManager[Any]:
+    """The precision that the encoders run in while they are trained: mixed, or float32."""
+    if model.compute_dtype == torch.float32:
+        return nullcontext()
+    return torch.autocast(model.device.type, dtype=model.compute_dtype)
+
+
 def gradient_step(module: nn.Module, step: dict[str, Any], *, autocast: Autocast) -> Tensor:
     """Add the gradients of the step's loss to those of the parameters; returns the loss: ().
 

@@ -5,7 +5,6 @@ Knows how the loop runs and when it must stop; knows nothing of the output or th
 
 from __future__ import annotations
 
-import contextlib
 import math
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
@@ -27,10 +26,10 @@ from polyrank.training import processes
 from polyrank.training.batches import TrainingSet
 from polyrank.training.config import TrainingConfig
 from polyrank.training.module import TrainingModule
-from polyrank.training.objectives.objective import Evaluation
+from polyrank.training.objectives.objective import LOSS, Evaluation
 from polyrank.training.objectives.registry import Setup
 from polyrank.training.optimisers import PlateauSchedule, build_optimiser, build_schedule
-from polyrank.training.step import gradient_step
+from polyrank.training.step import gradient_step, precision_of
 
 Figures = dict[str, float]
 DIVERGED, MARGIN = 4.0, 1.0
@@ -54,15 +53,15 @@ def training_arguments(
     folder: Path,
     device: torch.device,
     num_examples: int,
-    metric: str | None,
+    evaluation: Evaluation | None,
 ) -> TrainingArguments:
     """The settings of a run as transformers names them; the rest is the trainer's own.
 
-    Checkpoints go to `folder`. `metric` is None where nothing is evaluated.
+    Checkpoints go to `folder`. `evaluation` is None where nothing is evaluated.
     """
     steps = config.num_steps(num_examples)
     interval = config.evaluation_interval(num_examples)
-    evaluates = metric is not None
+    evaluates = evaluation is not None
     return OneDeviceArguments(
         output_dir=str(folder),
         per_device_train_batch_size=config.batch_size // processes.count(),
@@ -78,8 +77,8 @@ def training_arguments(
         save_steps=interval,
         save_total_limit=2,
         load_best_model_at_end=evaluates,
-        metric_for_best_model=metric,
-        greater_is_better=True,
+        metric_for_best_model=None if evaluation is None else evaluation.metric,
+        greater_is_better=None if evaluation is None else evaluation.greater_is_better,
         logging_steps=max(steps // 20, 1),
         logging_first_step=True,
         logging_nan_inf_filter=False,
@@ -154,19 +153,13 @@ class RankingTrainer(Trainer):
     ) -> Tensor:
         """One step forward and back. Raises TrainingError where the loss is not finite."""
         model.train()
-        loss = gradient_step(model, self._prepare_inputs(inputs), autocast=self.autocast)
+        autocast = partial(precision_of, self.trained)
+        loss = gradient_step(model, self._prepare_inputs(inputs), autocast=autocast)
         value = float(loss)  # that of all processes together
         if not math.isfinite(value):
             problem = f"The loss is {value} after step {self.state.global_step}."
             raise processes.said_once(broken(problem))
         return loss
-
-    def autocast(self) -> contextlib.AbstractContextManager[Any]:
-        """The precision that encoders run in while they are trained."""
-        dtype = self.trained.compute_dtype
-        if dtype == torch.float32:
-            return contextlib.nullcontext()
-        return torch.autocast(self.args.device.type, dtype=dtype)
 
     def require_finite_weights(self) -> None:
         """Raise TrainingError where a weight is infinite or NaN."""
@@ -194,13 +187,12 @@ class RankingTrainer(Trainer):
         """Evaluate the dev data in the first process; the figures are logged as `eval_…`."""
         assert self.evaluation is not None
         self.require_finite_weights()
-        model = self.trained
-        was_training = model.training
-        model.eval()
-        found = processes.run_on_first(partial(self.evaluation.measure, model))
-        model.train(was_training)
+        was_training = self.model.training
+        self.model.eval()
+        found = processes.run_on_first(partial(self.evaluation.measure, self.trained))
+        self.model.train(was_training)
         if isinstance(self.lr_scheduler, PlateauSchedule):
-            self.lr_scheduler.observe(found[self.evaluation.metric])
+            self.lr_scheduler.observe(found[LOSS])
         figures = {f"eval_{name}": value for name, value in found.items()}
         self.log(figures)
         self.control = self.callback_handler.on_evaluate(

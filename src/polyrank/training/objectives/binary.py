@@ -7,13 +7,22 @@ Thakur et al. (NAACL 2021), Augmented SBERT.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from polyrank.training.objectives.checks import (
     require_different_responses,
     require_graded_labels,
+    require_shares,
 )
-from polyrank.training.objectives.objective import Case, Collator, Given, Objective, records_of
+from polyrank.training.objectives.objective import (
+    Case,
+    Collator,
+    Given,
+    Objective,
+    Records,
+    records_of,
+)
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -38,6 +47,13 @@ class Binary(Objective):
             require_graded_labels(self.name, given.examples)
         else:
             require_different_responses(given.examples)
+
+    def dev_records(self, given: Given, dev: Records) -> Sequence[Any]:
+        """Labels are probabilities."""
+        records = super().dev_records(given, dev)
+        if records_of(records) == "pairs":
+            require_shares(self.name, records)
+        return records
 
     def make(self, given: Given) -> tuple[TrainingModule, Collator]:
         """The pairs, or each context with its response and `num_negatives` wrong ones."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 
 from polyrank.errors import DataError
 from polyrank.records import Example, LabelledPair
@@ -48,8 +49,32 @@ def require_scores(name: str, examples: Sequence[Example]) -> None:
             )
 
 
+def with_candidates_as_negatives(
+    examples: Sequence[Example], most: int | None = None
+) -> list[Example]:
+    """Examples without negatives get those of their candidates that are not the response, or the
+    first `most` of them.
+    """
+    made = []
+    for example in examples:
+        wrong = [text for text in example.candidates or () if text != example.response]
+        own = example.negatives or tuple(wrong[:most])
+        made.append(replace(example, negatives=own))
+    return made
+
+
 def require_graded_labels(name: str, pairs: Sequence[LabelledPair]) -> None:
     """Raise DataError unless all labels are from 0 to 1, and not all are equal."""
+    require_shares(name, pairs)
+    if len({pair.label for pair in pairs}) < 2:
+        raise DataError(
+            f"All {len(pairs)} pairs have the same label, from which nothing can be learnt.",
+            "Give pairs with different labels.",
+        )
+
+
+def require_shares(name: str, pairs: Sequence[LabelledPair]) -> None:
+    """Raise DataError unless all labels are from 0 to 1."""
     for place, pair in enumerate(pairs):
         if not 0 <= pair.label <= 1:
             raise DataError(
@@ -57,11 +82,6 @@ def require_graded_labels(name: str, pairs: Sequence[LabelledPair]) -> None:
                 f"{pair.label}.",
                 "Scale the labels, or choose classification for classes.",
             )
-    if len({pair.label for pair in pairs}) < 2:
-        raise DataError(
-            f"All {len(pairs)} pairs have the same label, from which nothing can be learnt.",
-            "Give pairs with different labels.",
-        )
 
 
 def named(place: int, kind: str = "example") -> str:

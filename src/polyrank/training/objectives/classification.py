@@ -17,7 +17,14 @@ from typing import TYPE_CHECKING, Any, Literal
 from polyrank.errors import DataError
 from polyrank.records import LabelledPair
 from polyrank.training.objectives.checks import named
-from polyrank.training.objectives.objective import Case, Collator, Given, Objective, Settings
+from polyrank.training.objectives.objective import (
+    Case,
+    Collator,
+    Given,
+    Objective,
+    Records,
+    Settings,
+)
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -66,6 +73,13 @@ class Classification(Objective):
         is_cross = given.model.architecture == "cross"
         require_classes(given.examples, given.model.config.num_labels if is_cross else None)
 
+    def dev_records(self, given: Given, dev: Records) -> Sequence[Any]:
+        """Labels are classes that are trained on."""
+        is_cross = given.model.architecture == "cross"
+        known = given.model.config.num_labels if is_cross else num_classes(given.examples)
+        require_numbered_classes(pairs := super().dev_records(given, dev), known)
+        return pairs
+
     def make(self, given: Given) -> tuple[TrainingModule, Collator]:
         """The pairs as they are; for bi, with a classifier beside the model."""
         from polyrank.training.batches import labelled_pairs
@@ -82,6 +96,18 @@ class Classification(Objective):
 
 
 def require_classes(pairs: Sequence[LabelledPair], num_labels: int | None) -> None:
+    """Raise DataError for labels that are not classes, below `num_labels` where that is known, or
+    that are all the same.
+    """
+    require_numbered_classes(pairs, num_labels)
+    if len({pair.label for pair in pairs}) < 2:
+        raise DataError(
+            f"All {len(pairs)} pairs have the same class, from which nothing can be learnt.",
+            "Give pairs of different classes.",
+        )
+
+
+def require_numbered_classes(pairs: Sequence[LabelledPair], num_labels: int | None) -> None:
     """Raise DataError for labels that are not classes, below `num_labels` where that is known."""
     for place, pair in enumerate(pairs):
         if not isinstance(pair.label, int) or pair.label < 0:
@@ -92,15 +118,10 @@ def require_classes(pairs: Sequence[LabelledPair], num_labels: int | None) -> No
             )
         if num_labels is not None and pair.label >= num_labels:
             raise DataError(
-                f"The cross-encoder has {num_labels} classes, 0 to {num_labels - 1}, and "
+                f"The classifier has {num_labels} classes, 0 to {num_labels - 1}, and "
                 f"{named(place, 'pair')} has the label {pair.label}.",
-                f"Give --num-labels {num_classes(pairs)}.",
+                f"Give a cross-encoder --num-labels {num_classes(pairs)}, or leave out such pairs.",
             )
-    if len({pair.label for pair in pairs}) < 2:
-        raise DataError(
-            f"All {len(pairs)} pairs have the same class, from which nothing can be learnt.",
-            "Give pairs of different classes.",
-        )
 
 
 def num_classes(pairs: Sequence[LabelledPair]) -> int:

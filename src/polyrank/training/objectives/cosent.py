@@ -7,12 +7,20 @@ ranking.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from polyrank.config import require
-from polyrank.training.objectives.checks import require_graded_labels
-from polyrank.training.objectives.objective import Case, Collator, Given, Objective, Settings
+from polyrank.training.objectives.checks import require_graded_labels, require_shares
+from polyrank.training.objectives.objective import (
+    Case,
+    Collator,
+    Given,
+    Objective,
+    Records,
+    Settings,
+)
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -46,6 +54,11 @@ class Cosent(Objective):
     def check(self, given: Given) -> None:
         """Labels from 0 to 1, not all equal."""
         require_graded_labels(self.name, given.examples)
+
+    def dev_records(self, given: Given, dev: Records) -> Sequence[Any]:
+        """Labels from 0 to 1."""
+        require_shares(self.name, pairs := super().dev_records(given, dev))
+        return pairs
 
     def make(self, given: Given) -> tuple[TrainingModule, Collator]:
         """The pairs as they are."""

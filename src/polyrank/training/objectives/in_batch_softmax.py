@@ -162,6 +162,7 @@ class InBatchCollator:
         self.extra_negatives = extra_negatives
         self.seed = seed
         self.log_frequencies = log_frequencies
+        self.rarest = min(log_frequencies.values(), default=0.0) if log_frequencies else 0.0
 
     def __call__(self, step: Sequence[Item]) -> dict[str, Any]:
         """`contexts` and `candidates`: batches cut by length; `identities` (N,): the row of each
@@ -187,7 +188,8 @@ class InBatchCollator:
             "texts": torch.tensor([text_identity(text) for text in rows]),
         }
         if self.log_frequencies is not None:
-            made["log_frequencies"] = torch.tensor([self.log_frequencies[text] for text in rows])
+            known = self.log_frequencies  # dev data have texts that are not in the training set
+            made["log_frequencies"] = torch.tensor([known.get(text, self.rarest) for text in rows])
         if self.taught is not None:
             made["teacher_contexts"] = self.taught.contexts([one.context for one in examples])
             made["teacher_candidates"] = self.taught.candidates(list(rows))

@@ -8,12 +8,13 @@ using tightly-coupled teachers.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from polyrank.config import require
 from polyrank.training.objectives.checks import require_negatives, require_scores
-from polyrank.training.objectives.objective import Collator, Given, Objective, Settings
+from polyrank.training.objectives.objective import Collator, Given, Objective, Records, Settings
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -46,6 +47,13 @@ class Kl(Objective):
         """Every example needs negatives and the teacher's scores."""
         require_negatives(self.name, given.examples)
         require_scores(self.name, given.examples)
+
+    def dev_records(self, given: Given, dev: Records) -> Sequence[Any]:
+        """They need negatives and the teacher's scores as well."""
+        examples = super().dev_records(given, dev)
+        require_negatives(self.name, examples)
+        require_scores(self.name, examples)
+        return examples
 
     def make(self, given: Given) -> tuple[TrainingModule, Collator]:
         """Each context meets its own candidates alone."""

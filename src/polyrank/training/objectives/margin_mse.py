@@ -7,10 +7,11 @@ knowledge distillation.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from polyrank.training.objectives.checks import require_negatives, require_scores
-from polyrank.training.objectives.objective import Collator, Given, Objective
+from polyrank.training.objectives.objective import Collator, Given, Objective, Records
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -30,6 +31,13 @@ class MarginMse(Objective):
         """Every example needs negatives and the teacher's scores."""
         require_negatives(self.name, given.examples)
         require_scores(self.name, given.examples)
+
+    def dev_records(self, given: Given, dev: Records) -> Sequence[Any]:
+        """They need negatives and the teacher's scores as well."""
+        examples = super().dev_records(given, dev)
+        require_negatives(self.name, examples)
+        require_scores(self.name, examples)
+        return examples
 
     def make(self, given: Given) -> tuple[TrainingModule, Collator]:
         """Each context meets its own candidates alone."""

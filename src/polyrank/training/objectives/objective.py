@@ -10,8 +10,10 @@ import dataclasses
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 
+from polyrank.errors import DataError
 from polyrank.pretraining.pairs import Pair
 from polyrank.records import Example, LabelledPair
 from polyrank.training.config import TrainingConfig
@@ -27,6 +29,14 @@ Architecture = Literal["bi", "poly", "cross"]
 ARCHITECTURES: tuple[Architecture, ...] = ("bi", "poly", "cross")
 RecordKind = Literal["examples", "pairs", "corpus"]
 """Contexts with responses, labelled pairs of texts, or pairs drawn from a corpus."""
+WORDS: dict[RecordKind, str] = {
+    "examples": "examples (context, response)",
+    "pairs": "labelled pairs",
+    "corpus": "pairs of a corpus",
+}
+"""What the kinds of records are called."""
+LOSS = "loss"
+"""The dev figure that every objective has, and the only one of which less is better."""
 Records = Sequence[Example] | Sequence[LabelledPair] | Sequence[Pair]
 Collator = Callable[[Sequence[Any]], dict[str, Any]]
 """Items of the training set to a step: batches of token ids, and what the loss needs beside."""
@@ -36,9 +46,14 @@ class Evaluation(NamedTuple):
     """How a model is evaluated while it is trained."""
 
     measure: Callable[[Model], dict[str, float]]
-    """A model to its figures by name."""
+    """A model that is in evaluation mode to its figures by name."""
     metric: str
-    """The name of the figure that chooses the best checkpoint; more is better."""
+    """The name of the figure that chooses the best checkpoint; more is better, but of `loss`."""
+
+    @property
+    def greater_is_better(self) -> bool:
+        """Whether the checkpoint with the highest value of the metric is the best."""
+        return self.metric != LOSS
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -120,9 +135,38 @@ class Objective(ABC):
         The shares of all processes add up to the loss of their joined step.
         """
 
+    def dev_records(self, given: Given, dev: Records) -> Sequence[Any]:
+        """The dev records as this loss takes them, whatever figures they are evaluated by.
+
+        Raises DataError for dev records on which it cannot be computed.
+        """
+        kind, trained_on = records_of(dev), records_of(given.examples)
+        if kind != trained_on:
+            raise DataError(
+                f"There is no dev loss: {self.name} is trained on {WORDS[trained_on]}, and the dev "
+                f"data are {WORDS[kind]}.",
+                "Give dev data of the same kind, or choose by another figure.",
+            )
+        return dev
+
+    def dev_steps(self, given: Given, dev: Records) -> Sequence[Sequence[Any]]:
+        """The dev records in steps, about as large as those of the training; the same each time.
+
+        Raises DataError for dev records on which the loss cannot be computed, and returns no steps
+        where there are none.
+        """
+        return in_steps(self.dev_records(given, dev), given.config.batch_size) if dev else []
+
     def evaluation(self, given: Given, module: Any, collator: Collator) -> Evaluation | None:
         """How the model is evaluated without dev data; None where it cannot be."""
         return None
+
+
+def in_steps(records: Sequence[Any], batch_size: int) -> list[Sequence[Any]]:
+    """Records in their order, in steps of nearly `batch_size` that differ by at most one."""
+    count = max(round(len(records) / batch_size), 1)
+    bounds = [len(records) * place // count for place in range(count + 1)]
+    return [records[start:stop] for start, stop in pairwise(bounds)]
 
 
 def records_of(examples: Records) -> RecordKind:

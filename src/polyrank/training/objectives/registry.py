@@ -18,6 +18,7 @@ from polyrank.errors import UsageError, nearest
 from polyrank.training import objectives
 from polyrank.training.config import TrainingConfig
 from polyrank.training.objectives.objective import (
+    WORDS,
     Case,
     Collator,
     Evaluation,
@@ -49,12 +50,6 @@ SETTINGS = tuple(
     dict.fromkeys(one for objective in OBJECTIVES.values() for one in objective.settings)
 )
 """The classes of all settings of single objectives."""
-WORDS: dict[RecordKind, str] = {
-    "examples": "examples (context, response)",
-    "pairs": "labelled pairs",
-    "corpus": "pairs of a corpus",
-}
-"""What the kinds of records are called."""
 
 if TYPE_CHECKING:
     ObjectiveName = str
@@ -102,6 +97,8 @@ class Setup:
     """Items of the data set to a step."""
     dataset: TrainingSet
     """The records by their place; `set_epoch` changes what is drawn for them."""
+    given: Given
+    """What the run gave its objective."""
     evaluation: Evaluation | None
     """How the model is evaluated without dev data, if it can be."""
 
@@ -132,6 +129,7 @@ def build(
         module=module,
         collator=collator,
         dataset=TrainingSet(examples),
+        given=given,
         evaluation=chosen.evaluation(given, module, collator),
     )
 

@@ -6,12 +6,16 @@ normalised nor divided by the temperature. Reimers, Gurevych (EMNLP 2019), Sente
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from polyrank.config import require
-from polyrank.training.objectives.checks import require_negatives
-from polyrank.training.objectives.objective import Collator, Given, Objective, Settings
+from polyrank.training.objectives.checks import (
+    require_negatives,
+    with_candidates_as_negatives,
+)
+from polyrank.training.objectives.objective import Collator, Given, Objective, Records, Settings
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -41,6 +45,12 @@ class Triplet(Objective):
     def check(self, given: Given) -> None:
         """Every example needs negatives."""
         require_negatives(self.name, given.examples)
+
+    def dev_records(self, given: Given, dev: Records) -> Sequence[Any]:
+        """Their own negatives, or else their wrong candidates."""
+        examples = with_candidates_as_negatives(super().dev_records(given, dev))
+        require_negatives(self.name, examples)
+        return examples
 
     def make(self, given: Given) -> tuple[TrainingModule, Collator]:
         """Each context meets its own candidates alone."""

@@ -22,6 +22,7 @@ from polyrank.pretraining.split import SplitName, TablesSettings
 from polyrank.pretraining.tables import CorpusTables, DocumentSource, open_tables
 from polyrank.pretraining.task import PretrainingTask
 from polyrank.tokens.masking_config import MaskingConfig
+from polyrank.training.objectives.objective import in_steps
 from polyrank.training.pretraining.config import PretrainingConfig
 
 VOCABULARY_TEXTS = 100_000
@@ -111,14 +112,37 @@ class Corpora:
         """The first pairs of the mixture, as many as a run takes."""
         described = [*self.identity, to_mapping(masking), self.batch_size, num_pairs]
         tasks = self.tasks("held_out")
+        most = self.config.held_out_pairs
         return CorpusPairs(
             self.mixture,
             num_pairs,
             config=self.config,
             masking=masking if any(task.is_joined for task in tasks) else None,
             fingerprint=hashlib.sha256(json.dumps(described).encode()).hexdigest(),
-            held_out={task.name: list(task.sample(self.config.held_out_pairs)) for task in tasks},
+            held_out={task.name: list(task.sample(most)) for task in tasks},
+            held_out_steps=self.held_out_steps([task for task in tasks if len(task)]),
         )
+
+    def held_out_steps(self, tasks: Sequence[PretrainingTask[Any]]) -> list[Sequence[Pair]]:
+        """Pairs of the held-out side in steps: of all tasks by their shares, or each of one task.
+
+        A task has up to `held_out_pairs` on average; in steps of one task, the one of the largest
+        share has as many, and the others fewer by their shares.
+        """
+        most = self.config.held_out_pairs
+        weights = [self.config.weights[task.name] for task in tasks]
+        if not tasks:
+            return []
+        if self.config.batches == "mixed":
+            mixture = Mixture(tasks, weights, self.seed)
+            count = min(most * len(tasks), len(mixture))
+            return in_steps([mixture[number] for number in range(count)], self.batch_size)
+        counts = [max(round(most * weight / max(weights)), 1) for weight in weights]
+        return [
+            step
+            for task, count in zip(tasks, counts, strict=True)
+            for step in in_steps(list(task.sample(count)), self.batch_size)
+        ]
 
     def texts(self) -> VocabularyTexts:
         """What a vocabulary is made of."""
@@ -155,7 +179,8 @@ class CorpusPairs(Sequence[Pair]):
     """As many pairs as a run takes; `pairs` holds them in the order in which they are read.
 
     `masking` is for those that are read as one text, if there are any. `fingerprint` identifies the
-    corpora and all that the pairs depend on. `held_out` are pairs that are not trained on, by task.
+    corpora and all that the pairs depend on. `held_out` are pairs that are not trained on, by task;
+    `held_out_steps` are such pairs in the steps of which the dev loss is the mean.
     """
 
     def __init__(
@@ -167,6 +192,7 @@ class CorpusPairs(Sequence[Pair]):
         masking: MaskingConfig | None,
         fingerprint: str,
         held_out: Mapping[str, Sequence[Pair]],
+        held_out_steps: Sequence[Sequence[Pair]] = (),
     ) -> None:
         self.pairs = pairs
         self.num_pairs = num_pairs
@@ -174,6 +200,7 @@ class CorpusPairs(Sequence[Pair]):
         self.masking = masking
         self.fingerprint = fingerprint
         self.held_out = held_out
+        self.held_out_steps = held_out_steps
 
     def __len__(self) -> int:
         return self.num_pairs

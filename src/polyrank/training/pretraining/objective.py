@@ -22,7 +22,6 @@ from torch.nn import functional
 from torch.nn.utils.rnn import pad_sequence
 from torch.utils.checkpoint import checkpoint
 
-from polyrank.errors import UsageError
 from polyrank.models.bi_encoder import BiEncoder
 from polyrank.models.heads import FollowsHead, MaskedHead
 from polyrank.models.two_tower import TwoTower
@@ -35,7 +34,13 @@ from polyrank.training.batches import Item, TextBatcher
 from polyrank.training.gather import sum_over_processes, text_identity
 from polyrank.training.module import Loss, TrainingModule, TwoTowers, columns_of_all
 from polyrank.training.objectives.in_batch_softmax import in_batch_softmax, texts_of_all
-from polyrank.training.objectives.objective import Collator, Evaluation, Given, Objective
+from polyrank.training.objectives.objective import (
+    Collator,
+    Evaluation,
+    Given,
+    Objective,
+    Records,
+)
 from polyrank.training.objectives.registry import ObjectiveConfig
 from polyrank.training.pretraining.config import PretrainingConfig
 
@@ -58,12 +63,7 @@ class Pretraining(Objective):
     architectures = ("bi",)
 
     def check(self, given: Given) -> None:
-        """Figures of its own choose the checkpoint, so there is no metric to choose."""
-        if given.config.schedule == "plateau" or given.config.metric is not None:
-            raise UsageError(
-                "Pre-training has neither schedule = plateau nor a metric to choose.",
-                "Choose another schedule, and leave out the metric.",
-            )
+        """Tasks without pairs have been refused with their corpus."""
 
     def make(self, given: Given) -> tuple[TrainingModule, Collator]:
         """Raises ModelError for a tokeniser that cannot mask, where a task masks."""
@@ -78,6 +78,11 @@ class Pretraining(Objective):
             model, given.objective, self.loss, tokens=tokens, seed=config.seed
         )
         return module, collator
+
+    def dev_steps(self, given: Given, dev: Records) -> Sequence[Sequence[Pair]]:
+        """Held-out pairs, in steps that are made as those of the training are."""
+        steps: Sequence[Sequence[Pair]] = given.examples.held_out_steps
+        return steps
 
     def evaluation(self, given: Given, module: Any, collator: Any) -> Evaluation | None:
         """Figures of the held-out pairs of each task."""
