@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from types import MappingProxyType
@@ -68,8 +68,8 @@ class RetrievalSet:
 
     corpus: list[Candidate]
     """A text is "title text" where there is a title."""
-    queries: dict[str, str]
-    """From the id of a query to its text: only those of the split, which have judgements."""
+    queries: dict[str, str | tuple[str, ...]]
+    """From the id of a query to its context: only those of the split, which have judgements."""
     judgements: dict[str, dict[str, int]]
     """From the id of a query to the ids of its judged candidates and their grades; 0 is wrong."""
     split: str
@@ -90,7 +90,11 @@ class RetrievalSet:
         """The set with only its first queries, and the whole corpus."""
         if limit is None or limit >= len(self.queries):
             return self
-        queries = dict(islice(self.queries.items(), limit))
+        return self.only(islice(self.queries, limit))
+
+    def only(self, wanted: Iterable[str]) -> RetrievalSet:
+        """The set with only the queries of some ids, in their order, and the whole corpus."""
+        queries = {query: self.queries[query] for query in wanted}
         judgements = {query: self.judgements[query] for query in queries}
         return replace(self, queries=queries, judgements=judgements)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from polyrank.cli.command import command
 from polyrank.cli.data import FigureOptions, load_records, warn_of_left_out
@@ -45,9 +45,10 @@ class CompareOptions(FigureOptions, ModelOptions):
     split: str | None = option(
         None, help="The judgements of a folder to use, such as dev; test by default."
     )
-    num_candidates: int = option(
+    num_candidates: int | Literal["all"] = option(
         20,
-        help="Candidates, the response included, of each example that has none of its own.",
+        help="Candidates, the response included, of each example that has none of its own. With "
+        "all, every example searches all responses of the file, as in a corpus.",
     )
     limit: int | None = option(None, help="Use only the first N examples or queries.")
     metric: tuple[str, ...] = option(
@@ -179,12 +180,17 @@ def load_task(options: CompareOptions, output: Output) -> Task:
     """What the models are compared on; candidates are drawn once for all models."""
     records = load_records(options.data, options, split=options.split, say=output.say)
 
-    from polyrank.evaluation.tasks import RankingTask, RetrievalTask, with_sampled_candidates
+    from polyrank.evaluation.tasks import (
+        RankingTask,
+        RetrievalTask,
+        with_all_candidates,
+        with_sampled_candidates,
+    )
     from polyrank.records import Example, RetrievalSet
 
     if isinstance(records, RetrievalSet):
         return RetrievalTask(
-            data=records.first(options.limit),
+            data=options.chosen(records, options.limit, output),
             ks=options.ks or CORPUS_KS,
             others=options.metric,
         )
@@ -196,9 +202,14 @@ def load_task(options: CompareOptions, output: Output) -> Task:
             path=options.data,
         )
     pool = (example.response for example in everything)
-    examples = with_sampled_candidates(
-        everything[: options.limit], options.num_candidates, options.seed, pool=pool
-    )
+    chosen = options.chosen(everything, options.limit, output)
+    if options.num_candidates == "all":
+        return RetrievalTask(
+            data=with_all_candidates(chosen, options.data.name, pool=pool),
+            ks=options.ks or CORPUS_KS,
+            others=options.metric,
+        )
+    examples = with_sampled_candidates(chosen, options.num_candidates, options.seed, pool=pool)
     task = RankingTask(examples=examples, ks=options.ks or KS, others=options.metric)
     warn_of_left_out(task, output)
     return task
@@ -215,6 +226,7 @@ def about(options: CompareOptions, task: Task, entries: list[Entry]) -> dict[str
     return {
         "data": str(options.data),
         "limit": options.limit,
+        "except_share": options.except_share,
         "seed": options.seed,
         "digest": task.digest,
         "dtype": options.dtype,

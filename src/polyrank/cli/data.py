@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from polyrank.cli.flags import Options
 from polyrank.cli.options import option
 from polyrank.config import require
+from polyrank.data.sampling import Share, parse_share
 from polyrank.errors import UsageError
 from polyrank.evaluation.metric_names import CORPUS_KS, KS, parse_metric
 from polyrank.progress import Say, silent
@@ -17,7 +18,9 @@ if TYPE_CHECKING:
     from polyrank.cli.output import Output
     from polyrank.data.loading import Records
     from polyrank.evaluation.tasks import RankingTask
-    from polyrank.records import Example, LabelledPair
+    from polyrank.records import Example, LabelledPair, RetrievalSet
+
+    Found = TypeVar("Found", list[Example], list[LabelledPair], RetrievalSet)
 
 
 def listed(numbers: tuple[int, ...]) -> str:
@@ -51,6 +54,13 @@ class FigureOptions(DataOptions):
         help=f"The K of recall@K; by default {listed(KS)}, or {listed(CORPUS_KS)} for a corpus.",
         metavar="K,…",
     )
+    except_share: float | str | None = option(
+        None,
+        help="Evaluate on the questions, examples or pairs that `polyrank train --share` with this "
+        "share and seed leaves out of the same data.",
+        metavar="SHARE",
+    )
+    share_seed: int = option(0, help="Seed of --except-share: that of the training.")
     metric: tuple[str, ...] = option(
         (),
         help="Further figures of rankings, such as ndcg@20, mrr@100, recall@1000 or map.",
@@ -62,6 +72,30 @@ class FigureOptions(DataOptions):
         require(min(self.ks, default=1) >= 1, "--ks", "whole numbers from 1", listed(self.ks))
         for name in self.metric:
             parse_metric(name)
+        share_of(self.except_share, self.share_seed)
+
+    def chosen(self, records: Found, limit: int | None, output: Output) -> Found:
+        """Of everything that was read, what is evaluated: the first `limit` outside of the share.
+
+        Of a corpus, these are queries.
+        """
+        share = share_of(self.except_share, self.share_seed)
+        warn_of_idle_seed(share, self.share_seed, "--except-share", output)
+        if not isinstance(records, list):
+            rest = records if share is None else records.only(share.rest_of(records.queries))
+            return rest.first(limit)
+        return (records if share is None else share.rest_of(records))[:limit]
+
+
+def share_of(given: float | str | None, seed: int) -> Share | None:
+    """The share that was typed, if one was. Raises UsageError."""
+    return None if given is None else Share(value=parse_share(given), seed=seed)
+
+
+def warn_of_idle_seed(share: Share | None, seed: int, flag: str, output: Output) -> None:
+    """Warn of the seed of a share that was not asked for."""
+    if share is None and seed:
+        output.warn(f"--share-seed has no effect without {flag}.")
 
 
 def warn_of_left_out(task: RankingTask, output: Output) -> None:
@@ -108,6 +142,7 @@ def load_training(
     options: DataOptions,
     *,
     split: str | None = None,
+    share: Share | None = None,
     limit: int | None = None,
     say: Say = silent,
 ) -> list[Example] | list[LabelledPair]:
@@ -116,5 +151,5 @@ def load_training(
 
     columns = columns_of(options)
     return load_training(
-        path, format=options.format, split=split, columns=columns, limit=limit, say=say
+        path, format=options.format, split=split, columns=columns, share=share, limit=limit, say=say
     )

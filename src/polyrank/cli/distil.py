@@ -138,6 +138,7 @@ def distil(options: DistilOptions, output: Output) -> None:
                 options,
                 split=options.train_split,
                 candidates=options.candidates,
+                share=options.sample,
                 limit=options.limit,
                 say=output.say,
             )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from polyrank.cli.command import command
 from polyrank.cli.data import FigureOptions, load_records, warn_of_left_out
@@ -37,10 +37,11 @@ class EvaluateOptions(FigureOptions, ModelOptions):
     split: str | None = option(
         None, help="The judgements of a folder to use, such as dev; test by default."
     )
-    num_candidates: int | None = option(
+    num_candidates: int | Literal["all"] | None = option(
         None,
         help="Candidates, the response included, of each example that has none of its own: the "
-        f"others are drawn from the responses of the file; {DEFAULT_NUM_CANDIDATES} by default.",
+        f"others are drawn from the responses of the file; {DEFAULT_NUM_CANDIDATES} by default. "
+        "With all, every example searches all responses of the file, as in a corpus.",
     )
     limit: int | None = option(None, help="Use only the first N examples, queries or pairs.")
     rerank: str | None = option(
@@ -76,14 +77,19 @@ def evaluate(options: EvaluateOptions, output: Output) -> None:
 
     from polyrank.records import Example, LabelledPair, RetrievalSet
 
+    listed = [] if isinstance(records, RetrievalSet) else records
+    examples = [record for record in listed if isinstance(record, Example)]
+    if examples and options.num_candidates == "all":
+        records = whole_file(options, examples, output)
+    elif isinstance(records, RetrievalSet):
+        records = options.chosen(records, options.limit, output)
     warn_without_effect(options, output, searches=isinstance(records, RetrievalSet))
     if isinstance(records, RetrievalSet):
         return evaluate_corpus(options, records, output)
-    examples = [record for record in records if isinstance(record, Example)]
     if examples:
         return evaluate_examples(options, examples, output)
     pairs = [record for record in records if isinstance(record, LabelledPair)]
-    return evaluate_pairs(options, pairs[: options.limit], output)
+    return evaluate_pairs(options, options.chosen(pairs, options.limit, output), output)
 
 
 def warn_without_effect(options: EvaluateOptions, output: Output, *, searches: bool) -> None:
@@ -117,22 +123,31 @@ def with_candidates(
     """The examples, with candidates drawn from the whole file for those that have none."""
     from polyrank.evaluation.tasks import with_sampled_candidates
 
-    examples = everything[: options.limit]
+    examples = options.chosen(everything, options.limit, output)
     if all(example.candidates is not None for example in examples):
         if options.num_candidates is not None:
             output.warn("--num-candidates has no effect: every example has its own candidates.")
         return examples
-    count = DEFAULT_NUM_CANDIDATES if options.num_candidates is None else options.num_candidates
+    assert options.num_candidates != "all"
+    count = options.num_candidates or DEFAULT_NUM_CANDIDATES
     pool = (example.response for example in everything)
     return with_sampled_candidates(examples, count, options.seed, pool=pool)
 
 
-def evaluate_corpus(options: EvaluateOptions, everything: RetrievalSet, output: Output) -> None:
+def whole_file(options: EvaluateOptions, everything: list[Example], output: Output) -> RetrievalSet:
+    """The examples as queries of all responses of the file."""
+    from polyrank.evaluation.tasks import with_all_candidates
+
+    examples = options.chosen(everything, options.limit, output)
+    pool = (example.response for example in everything)
+    return with_all_candidates(examples, options.data.name, pool=pool)
+
+
+def evaluate_corpus(options: EvaluateOptions, data: RetrievalSet, output: Output) -> None:
     """Search a corpus with every query."""
     from polyrank.evaluation.retrieval import evaluate_retrieval
     from polyrank.evaluation.tasks import RetrievalTask
 
-    data = everything.first(options.limit)
     task = RetrievalTask(data=data, ks=options.ks or CORPUS_KS, others=options.metric)
     model = task.lexical() if options.model == BM25 else load(Path(options.model), options)
     top = DEFAULT_RERANK_TOP if options.rerank_top is None else options.rerank_top

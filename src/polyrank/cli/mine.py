@@ -18,6 +18,7 @@ from polyrank.retrieval.bm25.config import BM25Config
 from polyrank.training.negatives.config import NegativesConfig
 
 if TYPE_CHECKING:
+    from polyrank.data.sampling import Share
     from polyrank.records import Example, LabelledPair
     from polyrank.training.negatives.methods import Method
     from polyrank.training.negatives.mining import MiningResult
@@ -170,6 +171,7 @@ def load_pool(
     *,
     split: str | None = None,
     candidates: Path | None = None,
+    share: Share | None = None,
     limit: int | None = None,
     say: Callable[[str], None],
 ) -> Pool | list[LabelledPair]:
@@ -183,7 +185,7 @@ def load_pool(
 
     source = Source(path=path, split=split, training=True, columns=columns_of(options))
     given = [] if candidates is None else list(read_candidates(candidates))
-    records, corpus = load_with_corpus(source, options.format, None, say)
+    records, corpus = load_with_corpus(source, options.format, None, say, share=share)
     examples = [record for record in records if isinstance(record, Example)]
     if not examples:
         return [record for record in records if not isinstance(record, Example)][:limit]

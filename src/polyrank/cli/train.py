@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from polyrank.cli.command import command
-from polyrank.cli.data import DataOptions
+from polyrank.cli.data import DataOptions, share_of, warn_of_idle_seed
 from polyrank.cli.flags import flag_of
 from polyrank.cli.options import any_of, flattened, option
 from polyrank.cli.output import Output
@@ -36,6 +36,7 @@ from polyrank.training.objectives.registry import ObjectiveConfig, objective_for
 from polyrank.training.recipes import RECIPES, find
 
 if TYPE_CHECKING:
+    from polyrank.data.sampling import Share
     from polyrank.records import Example, LabelledPair
 
     Records = Sequence[Example] | Sequence[LabelledPair]
@@ -77,7 +78,14 @@ class TrainOptions(DataOptions, RunOptions):
     )
     train_split: str | None = option(None, help="The split to train on, if the data has several.")
     dev_split: str | None = option(None, help="The split of --dev to use; dev by default.")
-    limit: int | None = option(None, help="Use only the first N training examples.")
+    share: float | str | None = option(
+        None,
+        help="Train on this share of the examples, such as 1% or 0.01, or of the questions of a "
+        "corpus with judgements. A smaller share lies inside a larger one with the same seed.",
+        metavar="SHARE",
+    )
+    share_seed: int = option(0, help="Seed of --share: another number draws other examples.")
+    limit: int | None = option(None, help="Use only the first N training examples, of the share.")
     dev_limit: int | None = option(None, help="Use only the first N dev examples.")
     model: dict[str, Any] = any_of(
         {
@@ -101,6 +109,12 @@ class TrainOptions(DataOptions, RunOptions):
         for name in ("limit", "dev_limit"):
             value = getattr(self, name)
             require(value is None or value >= 1, flag_of(name), "at least 1", value)
+        share_of(self.share, self.share_seed)
+
+    @property
+    def sample(self) -> Share | None:
+        """The share of the training data, if it is not all."""
+        return share_of(self.share, self.share_seed)
 
 
 def interrupted(options: TrainOptions) -> str:
@@ -191,7 +205,13 @@ def finished_record(
     from polyrank.training.run import finished
 
     if not finished(
-        model, examples, options.output, options.training, objective=options.objective, dev=dev
+        model,
+        examples,
+        options.output,
+        options.training,
+        objective=options.objective,
+        dev=dev,
+        provenance=provenance_of(options),
     ):
         return None
     record: dict[str, Any] = json.loads((options.output / RECORD).read_text(encoding="utf-8"))
@@ -221,16 +241,22 @@ def run(
         done="Trained",
         then=f"Evaluate it with: polyrank evaluate {options.output} --data {options.dev or 'FILE'}",
         objective=options.objective,
-        provenance=Provenance(
-            base=options.base,
-            train=str(options.train),
-            dev=None if options.dev is None else str(options.dev),
-            recipe=options.recipe,
-        ),
+        provenance=provenance_of(options),
         dev=dev,
         teacher=teacher,
     )
     return printed(options, vars(result))
+
+
+def provenance_of(options: TrainOptions) -> Provenance:
+    """Where the run comes from."""
+    return Provenance(
+        base=options.base,
+        train=str(options.train),
+        share=None if options.sample is None else str(options.sample),
+        dev=None if options.dev is None else str(options.dev),
+        recipe=options.recipe,
+    )
 
 
 def printed(options: TrainOptions, result: Mapping[str, Any]) -> dict[str, Any]:
@@ -243,7 +269,12 @@ def load_data(options: TrainOptions, output: Output) -> tuple[Records, Records]:
     from polyrank.cli import data
 
     examples = data.load_training(
-        options.train, options, split=options.train_split, limit=options.limit, say=output.say
+        options.train,
+        options,
+        split=options.train_split,
+        share=options.sample,
+        limit=options.limit,
+        say=output.say,
     )
     return examples, load_dev(options, output)
 
@@ -303,6 +334,7 @@ def warn_of_idle(options: TrainOptions, examples: Records, model: Any, output: O
 
     Raises UsageError for an objective that does not suit the model or the examples.
     """
+    warn_of_idle_seed(options.sample, options.share_seed, "--share", output)
     chosen = objective_for(model, examples, options.objective)
     for setting in without_effect(options.objective, chosen, options.arch):
         output.warn(f"{flag_of(setting)} has no effect on the objective {chosen.name}.")

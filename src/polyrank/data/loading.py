@@ -11,9 +11,11 @@ from importlib import import_module
 from itertools import islice
 from pathlib import Path
 from pkgutil import iter_modules
+from typing import cast
 
 from polyrank.data import formats
 from polyrank.data.format import Beginning, Fit, Format, Found
+from polyrank.data.sampling import Share
 from polyrank.data.source import NO_COLUMNS, Source
 from polyrank.errors import DataError, UsageError, nearest
 from polyrank.progress import Say, silent
@@ -99,31 +101,35 @@ def load_training(
     format: str = AUTO,
     split: str | None = None,
     columns: Mapping[str, str] = NO_COLUMNS,
+    share: Share | None = None,
     limit: int | None = None,
     say: Say = silent,
 ) -> list[Example] | list[LabelledPair]:
     """What a model is trained on: examples, or labelled pairs.
 
     Of a corpus with judgements, each query with each of its relevant candidates is an example.
-    Arguments and errors are those of `load_records`.
+    `share` takes a part of the records, of a corpus a part of the queries, and `limit` the first of
+    these. Other arguments and errors are those of `load_records`.
     """
     source = Source(path=Path(path), split=split, training=True, columns=columns)
-    records, _ = load_with_corpus(source, format, limit, say)
+    records, _ = load_with_corpus(source, format, limit, say, share=share)
     return records
 
 
 def load_with_corpus(
-    source: Source, format: str, limit: int | None, say: Say
+    source: Source, format: str, limit: int | None, say: Say, *, share: Share | None = None
 ) -> tuple[list[Example] | list[LabelledPair], list[Candidate]]:
     """What a model is trained on, and the corpus to search where the source has one.
 
-    Arguments and errors are those of `load_records`.
+    Arguments and errors are those of `load_training`.
     """
     found = read_source(source, format, say)
     corpus: list[Candidate] = []
     if isinstance(found, RetrievalSet):
         corpus = found.corpus
-        found = found.examples()
+        found = (found if share is None else found.only(share.of(found.queries))).examples()
+    elif share is not None:
+        found = cast("Iterator[Example]", iter(share.of(found)))
     records = take(found, source, limit)
     report_passed_over(source, say)
     return records, corpus

@@ -20,10 +20,9 @@ from polyrank.evaluation.ranking import evaluate, metrics_of
 from polyrank.evaluation.retrieval import judged
 from polyrank.jobs import digest_of
 from polyrank.models.cross_encoder import CrossEncoder
-from polyrank.records import Candidate, Context, Example
+from polyrank.records import Candidate, Context, Example, RetrievalSet
 
 if TYPE_CHECKING:
-    from polyrank.records import RetrievalSet
     from polyrank.retrieval.bm25.index import BM25Index
 
 LATENCY_TEXTS = 4096
@@ -167,6 +166,28 @@ def with_sampled_candidates(
         else sample_candidates(example, texts, num_candidates, generator)
         for example in examples
     ]
+
+
+def with_all_candidates(
+    examples: Sequence[Example], name: str, *, pool: Iterable[str] | None = None
+) -> RetrievalSet:
+    """Examples as a retrieval set: each context searches all texts of `pool` for its response.
+
+    `pool` is by default the responses of `examples`, and must hold them; equal texts are one
+    candidate. What candidates an example has of its own does not count. `name` is the split's.
+    """
+    responses = (example.response for example in examples) if pool is None else pool
+    ids = {text: f"response {row}" for row, text in enumerate(dict.fromkeys(responses), start=1)}
+    queries = [example.id for example in examples]
+    if None in queries or len(set(queries)) < len(queries):
+        queries = [f"example {row}" for row in range(1, len(queries) + 1)]
+    named = {str(query): example for query, example in zip(queries, examples, strict=True)}
+    return RetrievalSet(
+        corpus=[Candidate(identifier, text) for text, identifier in ids.items()],
+        queries={query: example.context for query, example in named.items()},
+        judgements={query: {ids[example.response]: 1} for query, example in named.items()},
+        split=name,
+    )
 
 
 def sample_candidates(

@@ -44,7 +44,8 @@ model = {{ class_name }}.from_pretrained("path/to/this/folder")
 | use | name | records | SHA-256 of the records, in their order |
 |---|---|---|---|
 {%- for row in data %}
-| {{ row.use }} | {% if row.name is none %}(not named){% else %}`{{ row.name }}`{% endif %} | \
+| {{ row.use }} | {% if row.name is none %}(not named){% else %}`{{ row.name }}`{% endif %}\
+{% if row.share is not none %}, {{ row.share }}{% endif %} | \
 {{ "{:,}".format(row.count) }} {{ row.kind }} | `{{ row.sha256 }}` |
 {%- endfor %}
 
@@ -98,6 +99,8 @@ class Provenance:
     """What the model started from: a folder or a hub id."""
     train: str | None = None
     """The name of the training data."""
+    share: str | None = None
+    """The share of them that was taken, with its seed; None for all."""
     dev: str | None = None
     """The name of the dev data."""
     recipe: str | None = None
@@ -112,6 +115,8 @@ class Data:
 
     use: str
     name: str | None
+    share: str | None
+    """The share of what has this name, with its seed; None for all."""
     count: int
     kind: str
     sha256: str

@@ -87,12 +87,20 @@ class Run:
 
     def data(self, identity: Mapping[str, Any]) -> list[Data]:
         """The records that were trained on and, if any, those that chose the checkpoint."""
-        named = [("training", self.provenance.train, self.examples, identity["examples"])]
+        source = self.provenance
+        named = [("training", source.train, source.share, self.examples, identity["examples"])]
         if self.dev:
-            named.append(("dev", self.provenance.dev, self.dev, identity["dev"]))
+            named.append(("dev", source.dev, None, self.dev, identity["dev"]))
         return [
-            Data(use=use, name=name, count=len(records), kind=kind_of(records), sha256=sha256)
-            for use, name, records, sha256 in named
+            Data(
+                use=use,
+                name=name,
+                share=share,
+                count=len(records),
+                kind=kind_of(records),
+                sha256=sha256,
+            )
+            for use, name, share, records, sha256 in named
         ]
 
 

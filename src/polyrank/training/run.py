@@ -49,10 +49,12 @@ WORDS = {
     "objective": "another objective",
     "model": "another base or other settings of the model",
     "dtype": "another precision",
+    "share": "another share of the training data ({})",
     "examples": "other training data",
     "dev": "other dev data",
     "teacher": "another teacher",
 }
+EVERYTHING = "100%"
 DEFAULT = ObjectiveConfig()
 
 
@@ -167,6 +169,7 @@ def training_job(run: Run) -> Job:
         "objective": to_mapping(run.objective),
         "model": model.fingerprint(),
         "dtype": str(model.compute_dtype),
+        "share": run.provenance.share or EVERYTHING,
         "examples": fingerprint_of(run.examples),
         "dev": fingerprint_of(run.dev),
     }
@@ -188,6 +191,7 @@ def finished(
     *,
     objective: ObjectiveConfig = DEFAULT,
     dev: Sequence[Example] | Sequence[LabelledPair] = (),
+    provenance: Provenance = UNKNOWN,
 ) -> bool:
     """Whether `output` holds what `train` with these arguments would make."""
     output = Path(output)
@@ -196,7 +200,13 @@ def finished(
     except (OSError, ValueError):
         return False
     run = Run(
-        model=model, examples=examples, dev=dev, output=output, config=config, objective=objective
+        model=model,
+        examples=examples,
+        dev=dev,
+        output=output,
+        config=config,
+        objective=objective,
+        provenance=provenance,
     )
     same: bool = record.get("identity") == training_job(run).plain
     return same

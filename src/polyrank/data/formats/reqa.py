@@ -37,7 +37,7 @@ class Collection:
         self.names: dict[str, str] = {}
         self.spans: dict[str, list[Span]] = {}
         self.corpus: list[Candidate] = []
-        self.queries: dict[str, str] = {}
+        self.queries: dict[str, str | tuple[str, ...]] = {}
         self.judgements: dict[str, dict[str, int]] = {}
 
     def add_paragraph(self, name: str, text: str) -> str:
