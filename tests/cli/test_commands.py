@@ -134,7 +134,7 @@ def test_evaluate_warns_of_an_option_without_effect(
         (["--ks", "0"], "--ks must be whole numbers from 1"),
         (["--batch-tokens", "0"], "--batch-tokens must be at least 1"),
         (["--dtype", "float16"], "--dtype is 'float16'"),
-        (["--num-candidates", "31"], "only 30 different responses"),
+        (["--num-candidates", "31"], "of the 30 different responses only 29 are wrong"),
     ],
 )
 def test_evaluate_refuses(

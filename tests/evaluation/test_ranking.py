@@ -116,8 +116,7 @@ def test_nan_and_classes_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_sampled_candidates_are_distinct_and_repeatable() -> None:
-    responses = [f"text {i % 30}" for i in range(60)]
-    examples = [Example(context="c", response=response) for response in responses]
+    examples = [Example(context=f"c {i}", response=f"text {i % 30}") for i in range(60)]
     sampled = with_sampled_candidates(examples, 20, seed=1)
     for example in sampled:
         assert example.candidates is not None
@@ -126,15 +125,31 @@ def test_sampled_candidates_are_distinct_and_repeatable() -> None:
         assert example.candidates[example.gold] == example.response
     assert sampled == with_sampled_candidates(examples, 20, seed=1)
     assert sampled != with_sampled_candidates(examples, 20, seed=2)
-    assert sampled[:5] == with_sampled_candidates(examples[:5], 20, seed=1, pool=responses)
+    assert sampled[:5] == with_sampled_candidates(examples[:5], 20, seed=1, source=examples)
     assert len({example.gold for example in sampled}) > 5
+
+
+def test_no_sampled_distractor_is_right_for_the_context() -> None:
+    examples = [Example(context=f"c {i % 4}", response=f"text {i}") for i in range(40)]
+    examples += [Example(context="C 1", response="c 2"), Example(context="c 2", response="TEXT 1")]
+    right = {
+        f"c {n}": {e.response.casefold() for e in examples if e.context.casefold() == f"c {n}"}
+        for n in range(4)
+    }
+    for example in with_sampled_candidates(examples, 26, source=examples):
+        own = str(example.context).casefold()
+        others = {text.casefold() for text in example.candidates or () if text != example.response}
+        assert len(others) == 25
+        assert not others & (right[own] | {own})
+    with pytest.raises(DataError, match=r"only 3\d are wrong for the context 'c 0'"):
+        with_sampled_candidates(examples, 40)
 
 
 def test_sampling_keeps_candidates_and_refuses_a_small_pool() -> None:
     own = Example(context="c", response="a", candidates=("a", "b"), gold=0)
     assert with_sampled_candidates([own], 20) == [own]
     bare = dataclasses.replace(own, candidates=None, gold=None)
-    with pytest.raises(DataError, match="only 1 different"):
+    with pytest.raises(DataError, match="of the 1 different responses only 0 are wrong"):
         with_sampled_candidates([bare], 2)
     with pytest.raises(UsageError, match="at least 2"):
         with_sampled_candidates([bare], 1)

@@ -1,16 +1,20 @@
 import random
+from collections import Counter
+from itertools import islice
 
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from polyrank.records import Example
+from polyrank.data.answers import KnownAnswers, folded
+from polyrank.records import Candidate, Example, RetrievalSet
 from polyrank.training.batches import (
     CrossDrawnCandidatesCollator,
     Item,
     TrainingSet,
 )
+from polyrank.training.drawn_negatives import DrawnNegatives, shuffled
 from polyrank.training.objectives.in_batch_softmax import InBatchCollator, in_batch_softmax
 from tiny_encoders import LONG, TEXTS, WORDS, load_variant
 
@@ -112,12 +116,26 @@ def test_scores_of_a_step_are_those_of_its_texts(bi):
 def pairs_of(collator, step):
     """What the collator puts together, as ids: a list of C pairs for each example."""
     made = collator(step)
-    rows, count = rows_of(made["pairs"]), made["num_candidates"]
-    return [rows[start : start + count] for start in range(0, len(rows), count)]
+    rows = rows_of(made["pairs"])
+    return [[rows[row] for row in own if row >= 0] for own in made["own"].tolist()]
+
+
+def drawn_from(examples):
+    return DrawnNegatives(examples, KnownAnswers(examples))
 
 
 def collate_cross(cross, examples, *, num_negatives=3, budget=200, seed=0):
-    return CrossDrawnCandidatesCollator(cross, examples, num_negatives, budget, seed)
+    pool = drawn_from(examples)
+    return CrossDrawnCandidatesCollator(cross, pool, num_negatives, budget, seed)
+
+
+def right_texts(examples):
+    """For each context, all that some example says is right, and itself; case does not matter."""
+    right = {}
+    for example in examples:
+        known = right.setdefault(folded(str(example.context)), set())
+        known |= {folded(example.response), folded(str(example.context))}
+    return right
 
 
 def test_the_response_stands_first(cross):
@@ -133,35 +151,104 @@ def test_segments_come_along(cross):
     assert all("token_type_ids" in batch for batch in made["pairs"])
 
 
-@settings(deadline=None, max_examples=30)
-@given(
-    responses=st.lists(st.sampled_from(TEXTS), min_size=2, max_size=8).filter(
-        lambda texts: len(set(texts)) > 1
+RECORDS = st.lists(
+    st.builds(
+        Example,
+        context=st.sampled_from(["a", "A ", "print", "b", "yes"]),
+        response=st.sampled_from([*TEXTS, "Yes", "print  "]),
+        negatives=st.lists(st.sampled_from([*TEXTS, "No"]), max_size=3).map(tuple),
     ),
-    own=st.lists(st.sampled_from(TEXTS), max_size=4),
-    num_negatives=st.integers(1, 6),
+    min_size=1,
+    max_size=12,
 )
-def test_no_negative_is_the_response(cross, responses, own, num_negatives):
+
+
+@settings(deadline=None, max_examples=200)
+@given(examples=RECORDS, num_negatives=st.integers(1, 8), seed=st.integers(0, 3))
+def test_drawn_negatives_are_wrong_and_different_and_as_many_as_there_are(
+    cross, examples, num_negatives, seed
+):
+    collator = collate_cross(cross, examples, num_negatives=num_negatives, seed=seed)
+    right = right_texts(examples)
+    for place, example in enumerate(examples):
+        chosen = [folded(text) for text in collator.negatives(Item(place, example))]
+        known = right[folded(str(example.context))]
+        own = {folded(text) for text in example.negatives} - known
+        others = {folded(one.response) for one in examples} - known
+        assert not set(chosen) & known
+        assert len(set(chosen)) == len(chosen) == min(num_negatives, len(own | others))
+        assert set(chosen) <= own | others
+        assert own <= set(chosen) or set(chosen) <= own, "the example's own come first"
+
+
+def test_an_example_that_the_training_set_does_not_know_keeps_its_own_response(cross):
+    """As dev examples do, whose loss is computed with drawn negatives too."""
+    collator = collate_cross(cross, EXAMPLES[:4], num_negatives=9)
+    known = [example.response for example in EXAMPLES[:4]]
+    new = Example(context=known[1], response=known[0], candidates=(known[0], "new"), gold=0)
+    assert set(collator.negatives(Item(0, new))) == {known[2], known[3], "new"}
+
+
+def test_every_wrong_response_is_drawn_as_often_as_any_other(cross):
+    collator = collate_cross(cross, EXAMPLES, num_negatives=4)
+    counts = Counter(
+        text for seed in range(500) for text in collator.negatives(Item(0, EXAMPLES[0], seed))
+    )
+    assert set(counts) == {example.response for example in EXAMPLES[1:]}
+    assert max(abs(count - 2000 / 19) for count in counts.values()) < 40  # 4 standard deviations
+
+
+def test_other_relevant_documents_of_a_query_are_never_drawn(cross):
+    """Those of a corpus with judgements, whichever of its examples is read."""
+    corpus = [Candidate(f"d{n}", f"text {n}") for n in range(8)] + [Candidate("d9", "Text 0")]
+    judgements = {"q1": {"d0": 1, "d1": 2, "d2": 1, "d3": 0}, "q2": {"d4": 1, "d9": 1}, "q3": {}}
+    judgements["q3"] = {"d3": 1}
+    data = RetrievalSet(
+        corpus=corpus,
+        queries={"q1": "one", "q2": "two", "q3": "ONE"},
+        judgements=judgements,
+        split="train",
+    )
+    examples = list(data.examples())
+    collator = collate_cross(cross, examples, num_negatives=5)
+    for place, example in enumerate(examples):
+        drawn = set(collator.negatives(Item(place, example)))
+        right = {"one": {"text 4"}, "two": {"text 1", "text 2", "text 3"}}
+        assert drawn == right[example.context.lower()]
+
+
+def test_a_step_of_few_candidates_is_filled_up(cross):
     examples = [
-        Example(context="a", response=text, negatives=tuple(own), candidates=(text, *own), gold=0)
-        for text in responses
+        Example(context="a", response="yes"),
+        Example(context="b", response="no"),
+        Example(context="b", response="print"),
     ]
-    collator = collate_cross(cross, examples, num_negatives=num_negatives)
-    draw = random.Random(0)
-    for example in examples:
-        chosen = collator.negatives(example, draw)
-        assert len(chosen) == num_negatives
-        assert example.response not in chosen
-        assert set(chosen) <= set(own) | set(responses)
+    made = collate_cross(cross, examples, num_negatives=7)(numbered(examples))
+    assert [[row >= 0 for row in own] for own in made["own"].tolist()] == [
+        [True, True, True],
+        [True, True, False],
+        [True, True, False],
+    ]
+
+
+def test_a_million_examples_take_little_memory():
+    examples = [Example(context=f"c {n // 2}", response=f"r {n % 700}") for n in range(2000)]
+    answers = KnownAnswers(examples)
+    assert answers.pairs.nbytes + answers._contexts.nbytes <= 24 * len(examples)
+
+
+def test_drawing_takes_time_only_for_what_is_taken():
+    assert len(list(islice(shuffled(10**12, random.Random(0)), 15))) == 15
+    assert sorted(shuffled(9, random.Random(0))) == list(range(9))
 
 
 def test_an_examples_own_negatives_come_first(cross):
     collator = collate_cross(cross, WITH_NEGATIVES, num_negatives=3)
-    draw = random.Random(0)
-    assert collator.negatives(WITH_NEGATIVES[0], draw)[:2] == ["no", "no sound"]
-    assert set(collator.negatives(WITH_NEGATIVES[3], draw)) == {"a", "b", "c"}
+    items = numbered(WITH_NEGATIVES)
+    assert collator.negatives(items[0])[:2] == ["no", "no sound"]
+    assert set(collator.negatives(items[3])) == {"a", "b", "c"}
     one = collate_cross(cross, WITH_NEGATIVES, num_negatives=1)
-    assert one.negatives(WITH_NEGATIVES[0], draw) == ["no"]
+    assert one.negatives(items[0]) == ["no"]
 
 
 def test_the_same_step_draws_the_same_negatives(cross):
@@ -191,8 +278,7 @@ def test_what_is_drawn_does_not_depend_on_the_rest_of_the_step(cross, bi):
     collator = collate_cross(cross, EXAMPLES)
     drawn = pairs_of(collator, whole)
     assert [group for part in parts for group in pairs_of(collator, part)] == drawn[:4]
-    pool = [example.response for example in EXAMPLES]
-    towers = InBatchCollator(bi, 60, pool=pool, extra_negatives=2)
+    towers = InBatchCollator(bi, 60, pool=drawn_from(EXAMPLES), extra_negatives=2)
     negatives = [towers.negatives(one) for one in whole]
     assert [towers.negatives(one) for part in parts for one in part] == negatives[:4]
     assert all(len(texts) == 2 for texts in negatives)
@@ -209,7 +295,7 @@ def test_the_global_random_state_is_left_alone(cross):
 
 def test_scores_of_pairs_are_those_of_the_model(cross):
     collator = collate_cross(cross, EXAMPLES, budget=60)
-    step = numbered(EXAMPLES)
-    scores = cross(collator(step)["pairs"]).view(-1, 4)
+    step = collator(numbered(EXAMPLES))
+    scores = cross(step["pairs"])[step["own"]]
     expected = cross.score_pairs([(example.context, example.response) for example in EXAMPLES])
     torch.testing.assert_close(scores[:, 0], expected, atol=1e-5, rtol=0)

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from polyrank.data.answers import folded
 from polyrank.data.examples import load_examples
 from polyrank.errors import DataError, ModelError, UsageError
 from polyrank.records import Candidate, Example, RetrievalSet
@@ -22,7 +23,7 @@ from polyrank.training.negatives.methods import (
     random_method,
 )
 from polyrank.training.negatives.mining import mine
-from polyrank.training.negatives.pool import Numbered, Pool, Proposals, folded
+from polyrank.training.negatives.pool import Numbered, Pool, Proposals
 from polyrank.training.teaching.teacher import Teacher
 from tiny_encoders import load_variant
 

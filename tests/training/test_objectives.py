@@ -118,6 +118,74 @@ def test_triplets_are_distances_of_vectors_that_are_not_normalised(bert):
     torch.testing.assert_close(loss, total / count, rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.parametrize("own", [{}, {"symmetric": True}], ids=["plain", "symmetric"])
+@pytest.mark.parametrize("taught", [False, True])
+def test_no_candidate_of_a_step_that_another_example_calls_right_is_a_negative(own, taught, bert):
+    """Whichever examples stand in the step, and whatever their case."""
+    step = [
+        Example(context="a", response="yes"),
+        Example(context="b", response="no", negatives=("Print",)),
+        Example(context="print", response="the disk"),
+    ]
+    elsewhere = [Example(context="A", response="No"), Example(context="b", response="the  DISK")]
+    model = load_variant("bi", bert)
+    teacher = load_variant("bi", bert) if taught else None
+    config = ObjectiveConfig(objective="in_batch_softmax", **own)
+    setup = build(model, [*step, *elsewhere], TRAINING, config, teacher)
+    made = setup.collator([setup.dataset[place] for place in range(3)])
+    encoded = {
+        "contexts": torch.randn(3, 1, 32, requires_grad=True),
+        "candidates": torch.randn(4, 32, requires_grad=True),
+    }
+    scores = []
+    score_step = setup.module.score_step
+    with pytest.MonkeyPatch.context() as patch:
+
+        def kept(*given):
+            scores.append(score_step(*given))
+            scores[-1].retain_grad()
+            return scores[-1]
+
+        patch.setattr(setup.module, "score_step", kept)
+        setup.module.loss(encoded, made).backward()
+    met = (scores[0].grad != 0).tolist()
+    #            yes    no    the disk  Print
+    assert met == [
+        [True, False, True, True],
+        [True, True, False, True],
+        [True, True, True, False],
+    ]
+
+
+@pytest.mark.parametrize("objective", ["listwise", "binary"])
+def test_fewer_negatives_than_asked_for_are_said_and_trained_on(objective, bert):
+    examples = [Example(context=f"c {n}", response=word) for n, word in enumerate("abc")]
+    many = replace(TRAINING, num_negatives=5)
+    setup = build_for("cross", bert, examples, training=many, objective=objective)
+    [note] = setup.notes
+    assert "3 different responses" in note
+    assert "at most 2" in note
+    assert "num_negatives = 5" in note
+    fitting = build_for("cross", bert, examples, training=replace(many, num_negatives=2))
+    assert fitting.notes == []
+    losses = []
+    for one in (setup, fitting):
+        step = one.collator([one.dataset[place] for place in range(3)])
+        assert sorted(step["own"].shape) == [3, 3]
+        losses.append(one.module.eval().loss(one.module.encode_step(step), step))
+    if objective == "listwise":
+        torch.testing.assert_close(*losses, atol=1e-5, rtol=0)
+
+
+def test_examples_without_a_wrong_response_are_refused(bert):
+    examples = [Example(context=f"c {n % 2}", response=f"r {n // 2}") for n in range(4)]
+    for variant in ("cross", "bi"):
+        with pytest.raises(DataError, match="right for every context"):
+            build_for(variant, bert, examples)
+    build_for("cross", bert, [*examples, Example(context="c 0", response="another")])
+    build_for("cross", bert, [replace(examples[0], negatives=("wrong",)), *examples[1:]])
+
+
 def test_negatives_are_everyones(bert):
     """Another example's negative changes the loss of a context."""
     few = [replace(example, negatives=()) for example in EXAMPLES[3:6]]

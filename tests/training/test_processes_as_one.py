@@ -11,7 +11,7 @@ from objective_cases import assert_equal_steps, run_step, setup_of
 from process_cases import COMBINATIONS
 from safetensors.torch import load_file
 
-from polyrank.training.gather import text_identity
+from polyrank.data.answers import text_identity
 
 HERE = Path(__file__).parent
 
@@ -22,7 +22,7 @@ def of_two(bert, tmp_path_factory):
     meeting = tmp_path_factory.mktemp("meeting")
     environment = {
         **os.environ,
-        "PYTHONPATH": os.pathsep.join([str(HERE), str(HERE.parent)]),
+        "PYTHONPATH": os.pathsep.join([str(HERE), str(HERE.parent), *filter(None, sys.path)]),
         "OMP_NUM_THREADS": "1",
     }
     command = [sys.executable, "-W", "error::UserWarning", HERE / "two_processes.py", bert, meeting]

@@ -13,7 +13,8 @@ from safetensors.torch import save_file
 from torch import distributed
 from torch.nn.parallel import DistributedDataParallel
 
-from polyrank.training.gather import gather_rows, text_identity
+from polyrank.data.answers import text_identity
+from polyrank.training.gather import gather_rows
 
 
 def rows_with_gradients(rank, counts):

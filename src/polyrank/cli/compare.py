@@ -201,15 +201,17 @@ def load_task(options: CompareOptions, output: Output) -> Task:
             "Give examples or a corpus, or use `polyrank evaluate` for each model.",
             path=options.data,
         )
-    pool = (example.response for example in everything)
     chosen = options.chosen(everything, options.limit, output)
     if options.num_candidates == "all":
+        pool = (example.response for example in everything)
         return RetrievalTask(
             data=with_all_candidates(chosen, options.data.name, pool=pool),
             ks=options.ks or CORPUS_KS,
             others=options.metric,
         )
-    examples = with_sampled_candidates(chosen, options.num_candidates, options.seed, pool=pool)
+    examples = with_sampled_candidates(
+        chosen, options.num_candidates, options.seed, source=everything
+    )
     task = RankingTask(examples=examples, ks=options.ks or KS, others=options.metric)
     warn_of_left_out(task, output)
     return task

@@ -130,8 +130,7 @@ def with_candidates(
         return examples
     assert options.num_candidates != "all"
     count = options.num_candidates or DEFAULT_NUM_CANDIDATES
-    pool = (example.response for example in everything)
-    return with_sampled_candidates(examples, count, options.seed, pool=pool)
+    return with_sampled_candidates(examples, count, options.seed, source=everything)
 
 
 def whole_file(options: EvaluateOptions, everything: list[Example], output: Output) -> RetrievalSet:

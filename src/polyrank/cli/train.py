@@ -292,9 +292,8 @@ def load_dev(options: TrainOptions, output: Output) -> Records:
     dev: Records = everything[: options.dev_limit]
     if is_pairs(everything):
         return dev
-    pool = (example.response for example in everything)
     drawn: Any = dev
-    return with_sampled_candidates(drawn, DEV_CANDIDATES, options.training.seed, pool=pool)
+    return with_sampled_candidates(drawn, DEV_CANDIDATES, options.training.seed, source=everything)
 
 
 def load_base(options: TrainOptions, device: str, output: Output) -> Any:

@@ -110,8 +110,7 @@ def own_data(file: Path, folder: Path) -> DemoData:
     held = max(min(len(examples) // 10, 1000), NUM_CANDIDATES)
     parts = {"dev": examples[:held], "test": examples[held : 2 * held]}
     for name, part in parts.items():
-        pool = [example.response for example in examples]
-        sampled = with_sampled_candidates(part, NUM_CANDIDATES, SEED, pool=pool)
+        sampled = with_sampled_candidates(part, NUM_CANDIDATES, SEED, source=examples)
         write_examples(folder / f"{name}.jsonl", sampled)
     write_examples(folder / "train.jsonl", examples[2 * held :])
     texts = dict.fromkeys(example.response for example in examples if example.response.strip())

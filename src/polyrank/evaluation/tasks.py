@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from polyrank.data.answers import KnownAnswers, text_identity
 from polyrank.errors import DataError, UsageError
 from polyrank.evaluation.metric_names import CORPUS_KS, KS, corpus_metrics
 from polyrank.evaluation.metrics import QueryMetrics
@@ -143,27 +144,31 @@ def with_sampled_candidates(
     num_candidates: int = 20,
     seed: int = 0,
     *,
-    pool: Iterable[str] | None = None,
+    source: Sequence[Example] | None = None,
 ) -> list[Example]:
     """Examples with `num_candidates` candidates each; those that have candidates keep them.
 
-    Distractors are distinct texts of `pool`, by default the responses of `examples`, and never the
-    text of the response itself. The first examples get the same candidates however many follow, as
-    long as the pool is the same. Raises UsageError for fewer than two candidates and DataError
-    where the pool is too small.
+    Distractors are distinct responses of `source`, by default `examples`, and never a text that is
+    right for the context by any example of it. The first examples get the same candidates however
+    many follow, as long as the source is the same. Raises UsageError for fewer than two candidates
+    and DataError where there are too few responses.
     """
     if num_candidates < 2:
         raise UsageError(
             f"num_candidates must be at least 2, got {num_candidates}.",
             "Ask for the response and at least one distractor.",
         )
-    responses = (example.response for example in examples) if pool is None else pool
-    texts = list(dict.fromkeys(responses))
+    if all(example.candidates is not None for example in examples):
+        return list(examples)
+    source = examples if source is None else source
+    texts = {example.response: text_identity(example.response) for example in source}
+    identified = list(texts.items())
+    answers = KnownAnswers(source)
     generator = random.Random(seed)
     return [
         example
         if example.candidates is not None
-        else sample_candidates(example, texts, num_candidates, generator)
+        else sample_candidates(example, identified, answers, num_candidates, generator)
         for example in examples
     ]
 
@@ -191,17 +196,32 @@ def with_all_candidates(
 
 
 def sample_candidates(
-    example: Example, texts: Sequence[str], num_candidates: int, generator: random.Random
+    example: Example,
+    texts: Sequence[tuple[str, int]],
+    answers: KnownAnswers,
+    num_candidates: int,
+    generator: random.Random,
 ) -> Example:
-    """One example with candidates, its response at a random place among them."""
-    drawn = generator.sample(range(len(texts)), min(num_candidates, len(texts)))
-    distractors = [texts[i] for i in drawn if texts[i] != example.response][: num_candidates - 1]
+    """One example with candidates, its response at a random place; `texts` with identities."""
+    context, response = text_identity(example.context), example.response
+    distractors: list[str] = []
+    size = num_candidates
+    while len(distractors) < num_candidates - 1:
+        wrong: dict[int, str] = {}
+        for text, identity in generator.sample(texts, min(size, len(texts))):
+            if text != response and not answers.is_right_pair(context, identity):
+                wrong.setdefault(identity, text)
+        distractors = list(wrong.values())[: num_candidates - 1]
+        if size >= len(texts):
+            break
+        size *= 2
     if len(distractors) < num_candidates - 1:
         raise DataError(
-            f"{num_candidates - 1} distractors for each response were asked for, but there are "
-            f"only {len(texts)} different responses.",
+            f"{num_candidates - 1} distractors for each response were asked for, but of the "
+            f"{len(texts)} different responses only {len(distractors)} are wrong for the context "
+            f"{example.context!r:.80}.",
             "Ask for fewer candidates, give more examples, or give every example its candidates.",
         )
     gold = generator.randrange(num_candidates)
-    candidates = (*distractors[:gold], example.response, *distractors[gold:])
+    candidates = (*distractors[:gold], response, *distractors[gold:])
     return dataclasses.replace(example, candidates=candidates, gold=gold)

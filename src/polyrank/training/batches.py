@@ -20,6 +20,7 @@ from polyrank.models.cross_encoder import CrossEncoder
 from polyrank.models.two_tower import TwoTower
 from polyrank.records import Context, Example
 from polyrank.tokens.batching import Batch, batches
+from polyrank.training.drawn_negatives import DrawnNegatives
 from polyrank.training.module import CrossPairs, Loss, TrainingModule, TwoTowers
 from polyrank.training.objectives.objective import Collator, Given
 
@@ -55,23 +56,6 @@ class TrainingSet(torch.utils.data.Dataset[Item]):
     def set_epoch(self, epoch: int) -> None:
         """Say which epoch is read from now on, counted from 0."""
         self.epoch = epoch
-
-
-def responses_of(examples: Sequence[Example]) -> list[str]:
-    """The different responses of a training set, in its order."""
-    return list(dict.fromkeys(example.response for example in examples))
-
-
-def drawn_responses(
-    pool: Sequence[str], response: str, count: int, draw: random.Random
-) -> list[str]:
-    """`count` texts of the pool that are not the response; it must hold another one."""
-    chosen: list[str] = []
-    while len(chosen) < count:
-        text = draw.choice(pool)
-        if text != response:
-            chosen.append(text)
-    return chosen
 
 
 class TextBatcher:
@@ -160,67 +144,72 @@ class PairBatcher:
         return batches(ids, pad_id, segments=segments, budget=self.token_budget)
 
 
-class CrossDrawnCandidatesCollator(PairBatcher):
-    """Each context with its response and wrong ones, of the example or drawn."""
-
-    def __init__(
-        self,
-        model: CrossEncoder,
-        examples: Sequence[Example],
-        num_negatives: int,
-        token_budget: int,
-        seed: int,
-    ) -> None:
-        super().__init__(model, token_budget)
-        self.pool = responses_of(examples)
-        self.num_negatives = num_negatives
-        self.seed = seed
-
-    def __call__(self, step: Sequence[Item]) -> dict[str, Any]:
-        """`pairs`: batches cut by length of the B · C pairs, each context's response first."""
-        contexts: list[Context] = []
-        candidates: list[str] = []
-        for item in step:
-            example: Example = item.example
-            texts = [example.response, *self.negatives(example, item.draw(self.seed))]
-            contexts += [example.context] * len(texts)
-            candidates += texts
-        return {
-            "pairs": self.pairs(contexts, candidates),
-            "num_candidates": 1 + self.num_negatives,
-        }
-
-    def negatives(self, example: Example, draw: random.Random) -> list[str]:
-        """The example's own wrong responses first, then ones of the training set."""
-        own = [text for text in example.negatives if text != example.response]
-        others = [text for text in example.candidates or () if text != example.response]
-        chosen = own[: self.num_negatives]
-        chosen += draw.sample(others, min(len(others), self.num_negatives - len(chosen)))
-        missing = self.num_negatives - len(chosen)
-        return chosen + drawn_responses(self.pool, example.response, missing, draw)
-
-
 class CrossOwnCandidatesCollator(PairBatcher):
     """Each context with its response and all its negatives, and a teacher's scores of them."""
 
     def __call__(self, step: Sequence[Item]) -> dict[str, Any]:
         """`pairs`: batches cut by length; `own` (B, C): the rows of each context's pairs, the
-        response first, filled up with −1; `teacher` (B, C).
+        response first, filled up with −1; `teacher` (B, C), where the examples have scores.
         """
         contexts: list[Context] = []
         candidates: list[str] = []
         own = []
         for item in step:
-            example: Example = item.example
-            texts = (example.response, *example.negatives)
+            texts = (item.example.response, *self.negatives(item))
             own.append(range(len(candidates), len(candidates) + len(texts)))
-            contexts += [example.context] * len(texts)
+            contexts += [item.example.context] * len(texts)
             candidates += texts
-        return {
-            "pairs": self.pairs(contexts, candidates),
-            "own": filled(own, ABSENT),
-            "teacher": filled([item.example.scores for item in step], 0.0),
+        made = {"pairs": self.pairs(contexts, candidates), "own": filled(own, ABSENT)}
+        return made | self.taught(step)
+
+    def negatives(self, item: Item) -> Sequence[str]:
+        """The example's own."""
+        negatives: tuple[str, ...] = item.example.negatives
+        return negatives
+
+    def taught(self, step: Sequence[Item]) -> dict[str, Tensor]:
+        """The teacher's scores."""
+        return {"teacher": filled([item.example.scores for item in step], 0.0)}
+
+
+class CrossDrawnCandidatesCollator(CrossOwnCandidatesCollator):
+    """Each context with its response and wrong ones, of the example or drawn."""
+
+    def __init__(
+        self,
+        model: CrossEncoder,
+        pool: DrawnNegatives,
+        num_negatives: int,
+        token_budget: int,
+        seed: int,
+    ) -> None:
+        super().__init__(model, token_budget)
+        self.pool = pool
+        self.num_negatives = num_negatives
+        self.seed = seed
+
+    def negatives(self, item: Item) -> list[str]:
+        """The example's own wrong responses first, then its candidates, then drawn ones.
+
+        None is right for the context, by any example, and none repeats; so a small training set
+        may give fewer than `num_negatives`.
+        """
+        example: Example = item.example
+        draw = item.draw(self.seed)
+        own = self.pool.wrong(example, example.negatives)
+        others = self.pool.wrong(example, example.candidates or ())
+        left = [identity for identity in others if identity not in own]
+        missing = max(self.num_negatives - len(own), 0)
+        own |= {
+            identity: others[identity] for identity in draw.sample(left, min(len(left), missing))
         }
+        chosen = list(own.values())[: self.num_negatives]
+        missing = self.num_negatives - len(chosen)
+        return chosen + self.pool.draw(example, missing, draw, own)
+
+    def taught(self, step: Sequence[Item]) -> dict[str, Tensor]:
+        """Nobody scores what was drawn."""
+        return {}
 
 
 class CrossLabelledPairsCollator(PairBatcher):
@@ -252,8 +241,9 @@ def own_candidates(
 def drawn_candidates(given: Given, loss: Loss) -> tuple[TrainingModule, Collator]:
     """A module that scores each context's response and `num_negatives` wrong ones, its batches."""
     config = given.config
+    pool = DrawnNegatives(given.examples, given.answers)
     collator = CrossDrawnCandidatesCollator(
-        given.model, given.examples, config.num_negatives, config.train_batch_tokens, config.seed
+        given.model, pool, config.num_negatives, config.train_batch_tokens, config.seed
     )
     return CrossPairs(given.model, given.objective, loss), collator
 

@@ -9,7 +9,6 @@ Letters: W processes, R rows of this one, A rows of all.
 from __future__ import annotations
 
 import contextlib
-import hashlib
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -101,16 +100,6 @@ def sum_bucket(gradients: list[Tensor]) -> None:
     parts = flat.split([gradient.numel() for gradient in gradients])
     for gradient, part in zip(gradients, parts, strict=True):
         gradient.copy_(part.view_as(gradient))
-
-
-def text_identity(text: str | Iterable[str]) -> int:
-    """A number that is the same in every process for equal texts or turns: 64 bits, signed."""
-    turns = [text] if isinstance(text, str) else list(text)
-    digest = hashlib.blake2b(digest_size=8)
-    for turn in turns:
-        encoded = turn.encode("utf-8", "surrogatepass")
-        digest.update(len(encoded).to_bytes(8, "little") + encoded)
-    return int.from_bytes(digest.digest(), "little", signed=True)
 
 
 class Gather(torch.autograd.Function):

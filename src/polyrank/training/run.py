@@ -107,6 +107,8 @@ def train(
             set_seed(config.seed)
             setup = build(model, examples, config, objective, teacher)
             evaluation = evaluation_of(setup, dev, config)
+        for note in setup.notes:
+            say(note)
         job = training_job(run)
         require_agreement(job)
         with resuming(job, restart) as checkpoint:

@@ -10,9 +10,10 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from polyrank.data.answers import folded
 from polyrank.records import Example
 from polyrank.training.negatives.config import NegativesConfig
-from polyrank.training.negatives.pool import Numbered, Pool, Proposals, folded
+from polyrank.training.negatives.pool import Numbered, Pool, Proposals
 from polyrank.training.teaching.teacher import Teacher
 
 

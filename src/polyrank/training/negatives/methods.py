@@ -162,7 +162,7 @@ class SearchedNegatives:
     def propose(self, block: Sequence[Numbered]) -> list[Proposals]:
         """The hits of each example, with room for right responses among them."""
         examples = [numbered.example for numbered in block]
-        right = max(len(self.pool.known[example.context]) for example in examples)
+        right = 1 + max(self.pool.answers.count(example.context) for example in examples)
         top_k = min(self.to_rank + right, len(self.search))
         contexts = [example.context for example in examples]
         responses = [example.response for example in examples]

@@ -5,15 +5,16 @@ from __future__ import annotations
 import random
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import NamedTuple, Protocol
 
+from polyrank.data.answers import KnownAnswers, folded
 from polyrank.errors import DataError
 from polyrank.records import Candidate, Example, RetrievalSet
+from polyrank.training.drawn_negatives import shuffled
 
 SPARE = 8
 """Texts drawn for each that is needed, since some may be right or filtered out."""
-
-Known = dict[str | tuple[str, ...], set[str]]
 
 
 class Numbered(NamedTuple):
@@ -65,10 +66,9 @@ class Pool:
         self,
         examples: Sequence[Example],
         candidates: Sequence[Candidate],
-        known: Known | None = None,
+        answers: KnownAnswers | None = None,
     ) -> None:
-        """`known`: the folded texts that are right for each context; by default, its responses in
-        `examples` and the context itself.
+        """`answers`: what is right for each context; by default, what `examples` say.
 
         Raises DataError for no examples, or fewer than two different candidates.
         """
@@ -81,7 +81,7 @@ class Pool:
             )
         self.examples = examples
         self.candidates = candidates
-        self.known = known_responses(examples) if known is None else known
+        self.answers = KnownAnswers(examples) if answers is None else answers
 
     @classmethod
     def of_examples(cls, examples: Sequence[Example], candidates: Iterable[Candidate] = ()) -> Pool:
@@ -101,41 +101,23 @@ class Pool:
 
     def limited(self, limit: int | None) -> Pool:
         """The first `limit` examples, with all candidates and everything known to be right."""
-        return self if limit is None else Pool(self.examples[:limit], self.candidates, self.known)
+        return self if limit is None else Pool(self.examples[:limit], self.candidates, self.answers)
 
     def one_per_context(self) -> Pool:
         """The last example of each context, with all candidates and everything that is right."""
         last = {example.context: example for example in self.examples}
-        return Pool(list(last.values()), self.candidates, self.known)
+        return Pool(list(last.values()), self.candidates, self.answers)
 
     def is_right(self, example: Example, text: str) -> bool:
         """Whether a text is a known response of the context, or the context itself.
 
         Case and white space make no difference.
         """
-        return folded(text) in self.known[example.context]
+        return self.answers.is_right(example.context, text)
 
     def draw(self, numbered: Numbered, num_negatives: int, seed: int) -> list[str]:
         """Random candidates for an example, some more than `num_negatives`, each one once."""
         generator = random.Random(f"{seed}:{numbered.place}")
-        right = len(self.known[numbered.example.context])
-        count = min(SPARE * num_negatives + right, len(self.candidates))
-        rows = generator.sample(range(len(self.candidates)), count)
+        count = SPARE * num_negatives + self.answers.count(numbered.example.context)
+        rows = islice(shuffled(len(self.candidates), generator), count)
         return [self.candidates[row].text for row in rows]
-
-
-def known_responses(examples: Iterable[Example]) -> Known:
-    """The folded texts that are right for each context: its responses, and the context itself."""
-    known: Known = {}
-    for example in examples:
-        context = example.context
-        right = known.setdefault(context, set())
-        right.add(folded(example.response))
-        if isinstance(context, str):
-            right.add(folded(context))
-    return known
-
-
-def folded(text: str) -> str:
-    """A text without the differences that do not make it another one."""
-    return " ".join(text.casefold().split())

@@ -11,9 +11,10 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from polyrank.training.objectives.checks import (
-    require_different_responses,
+    few_responses,
     require_graded_labels,
     require_shares,
+    require_wrong_responses,
 )
 from polyrank.training.objectives.objective import (
     Case,
@@ -46,7 +47,7 @@ class Binary(Objective):
         if records_of(given.examples) == "pairs":
             require_graded_labels(self.name, given.examples)
         else:
-            require_different_responses(given.examples)
+            require_wrong_responses(given)
 
     def dev_records(self, given: Given, dev: Records) -> Sequence[Any]:
         """Labels are probabilities."""
@@ -63,6 +64,12 @@ class Binary(Objective):
             return labelled_pairs(given, self.loss)
         return drawn_candidates(given, self.loss)
 
+    def notes(self, given: Given) -> list[str]:
+        """Few responses to draw from."""
+        if records_of(given.examples) == "pairs":
+            return []
+        return few_responses(given, "num_negatives", given.config.num_negatives)
+
     def loss(self, module: CrossPairs, encoded: dict[str, Tensor], step: dict[str, Any]) -> Tensor:
         """The mean over the pairs."""
         logits = encoded["pairs"]  # (n,)
@@ -70,7 +77,7 @@ class Binary(Objective):
             labels = step["labels"].to(logits.dtype)
         else:
             labels = logits.new_zeros(len(logits))
-            labels[:: step["num_candidates"]] = 1
+            labels[step["own"][:, 0]] = 1
         return module.share_of_mean(binary_cross_entropy(logits, labels), len(labels))
 
 

@@ -5,18 +5,41 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from polyrank.errors import DataError
 from polyrank.records import Example, LabelledPair
 
+if TYPE_CHECKING:
+    from polyrank.training.objectives.objective import Given
 
-def require_different_responses(examples: Sequence[Example]) -> None:
-    """Raise DataError unless one example's response can be another's negative."""
+
+def require_wrong_responses(given: Given) -> None:
+    """Raise DataError unless some context can get a negative: its own, or another's response."""
+    examples: Sequence[Example] = given.examples
     if len({example.response for example in examples}) < 2:
         raise DataError(
             f"Training needs at least 2 examples with different responses, got {len(examples)}.",
             "Give more examples.",
         )
+    brings_own = any(example.negatives or example.candidates for example in examples)
+    if not brings_own and not given.answers.leave_a_wrong_one:
+        raise DataError(
+            f"Each of the {given.answers.num_responses} different responses is right for every "
+            "context, so none can be a negative.",
+            "Give examples of other contexts, or examples with negatives.",
+        )
+
+
+def few_responses(given: Given, setting: str, count: int) -> list[str]:
+    """What to tell people where `count` negatives cannot be drawn for each context."""
+    most = given.answers.num_responses - 1
+    if most >= count or all(len(example.negatives) >= count for example in given.examples):
+        return []
+    return [
+        f"The training data hold {most + 1} different responses, so a context gets at most {most} "
+        f"drawn negatives instead of {setting} = {count}."
+    ]
 
 
 def require_negatives(name: str, examples: Sequence[Example]) -> None:

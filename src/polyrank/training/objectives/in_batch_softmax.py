@@ -20,9 +20,10 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from polyrank.config import require
+from polyrank.data.answers import MULTIPLIER
 from polyrank.errors import UsageError
 from polyrank.records import Example
-from polyrank.training.objectives.checks import require_different_responses
+from polyrank.training.objectives.checks import few_responses, require_wrong_responses
 from polyrank.training.objectives.kl import KlSettings, kl_divergence
 from polyrank.training.objectives.objective import Case, Collator, Given, Objective, Settings
 
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from polyrank.models.cross_encoder import CrossEncoder
     from polyrank.models.two_tower import TwoTower
     from polyrank.training.batches import Item
+    from polyrank.training.drawn_negatives import DrawnNegatives
     from polyrank.training.module import CrossReadApart, TrainingModule, TwoTowers
     from polyrank.training.objectives.registry import ObjectiveConfig
 
@@ -77,7 +79,7 @@ class InBatchSoftmax(Objective):
         examples = given.examples
         if given.teacher is not None:
             require_reads_apart(given.teacher)
-        require_different_responses(examples)
+        require_wrong_responses(given)
         if given.config.batch_size > 1 or given.objective.extra_negatives > 0:
             return
         if not all(example.negatives for example in examples):
@@ -88,24 +90,32 @@ class InBatchSoftmax(Objective):
 
     def make(self, given: Given) -> tuple[TrainingModule, Collator]:
         """All contexts meet all candidates."""
-        from polyrank.training.batches import responses_of
+        import torch
+
+        from polyrank.training.drawn_negatives import DrawnNegatives
         from polyrank.training.objectives.registry import ObjectiveConfig
 
         model, examples, objective = given.model, given.examples, given.objective
-        extra, pool = objective.extra_negatives, responses_of(examples)
+        extra, pool = objective.extra_negatives, DrawnNegatives(examples, given.answers)
         collator = InBatchCollator(
             model,
             given.config.train_batch_tokens,
             pool=pool,
             extra_negatives=extra,
             seed=given.config.seed,
-            log_frequencies=log_frequencies(examples, pool, extra) if objective.logq else None,
+            log_frequencies=log_frequencies(examples, len(pool), extra) if objective.logq else None,
             teacher=given.teacher,
         )
         teacher = None
         if given.teacher is not None:
             teacher = module_around(given.teacher, ObjectiveConfig(), self.loss).eval()
-        return module_around(model, objective, partial(self.loss, teacher=teacher)), collator
+        right = torch.from_numpy(given.answers.pairs).to(model.device)
+        loss = partial(self.loss, right=right, teacher=teacher)
+        return module_around(model, objective, loss), collator
+
+    def notes(self, given: Given) -> list[str]:
+        """Few responses to draw from."""
+        return few_responses(given, "extra_negatives", given.objective.extra_negatives)
 
     def loss(
         self,
@@ -113,22 +123,31 @@ class InBatchSoftmax(Objective):
         encoded: dict[str, Tensor],
         step: dict[str, Any],
         *,
+        right: Tensor | None = None,
         teacher: TwoTowers | CrossReadApart | None = None,
     ) -> Tensor:
         """The mean over this process's contexts, among the candidates of all processes.
 
-        The teacher is not a part of the module, so that it is neither trained nor saved with it.
+        `right` (k,): all known pairs of a context and a response, as `KnownAnswers.pairs`. The
+        teacher is not a part of the module, so that it is neither trained nor saved with it.
         """
         objective, count = module.objective, len(encoded["contexts"])
         texts, answered, frequencies = texts_of_all(step, count, logq=objective.logq)
         scores = module.score_step(encoded, step)  # (B, N)
-        loss = in_batch_softmax(scores, texts, contexts=answered, log_frequencies=frequencies)
+        hits = right_columns(right, answered[:count], texts)
+        known = known_answers(count, texts, answered, hits)
+        loss = in_batch_softmax(
+            scores, texts, contexts=answered, log_frequencies=frequencies, hits=hits
+        )
         if objective.symmetric and self.uses("symmetric", module.model.architecture):
             turned = scores_of_responses(module, encoded, step, scores)  # (B, R)
             responses = texts[: len(answered)]
-            loss = (loss + in_batch_softmax(turned, answered, contexts=responses)) / 2
+            hits = right_columns(right, answered, texts[:count])  # (R, B)
+            hits = None if hits is None else hits.T
+            loss_turned = in_batch_softmax(turned, answered, contexts=responses, hits=hits)
+            loss = (loss + loss_turned) / 2
         if teacher is not None:
-            present = ~known_answers(count, texts, answered)
+            present = ~known
             expected = scores_of_teacher(teacher, step).to(scores.dtype)
             temperature, share = objective.distillation_temperature, objective.teacher_share
             taught = kl_divergence(scores, expected, present, temperature)
@@ -148,7 +167,7 @@ class InBatchCollator:
         model: TwoTower | CrossEncoder,
         token_budget: int,
         *,
-        pool: Sequence[str] = (),
+        pool: DrawnNegatives | None = None,
         extra_negatives: int = 0,
         seed: int = 0,
         log_frequencies: Mapping[str, float] | None = None,
@@ -173,7 +192,7 @@ class InBatchCollator:
         """
         import torch
 
-        from polyrank.training.gather import text_identity
+        from polyrank.data.answers import text_identity
 
         examples: list[Example] = [item.example for item in step]
         columns = [example.response for example in examples]
@@ -197,27 +216,26 @@ class InBatchCollator:
 
     def negatives(self, item: Item) -> list[str]:
         """The example's own wrong responses, then drawn ones."""
-        from polyrank.training.batches import drawn_responses
-
         example: Example = item.example
         own = list(example.negatives)
-        if self.extra_negatives == 0:
+        if self.pool is None or self.extra_negatives == 0:
             return own
+        taken = self.pool.wrong(example, own)
         draw = item.draw(self.seed)
-        return own + drawn_responses(self.pool, example.response, self.extra_negatives, draw)
+        return own + self.pool.draw(example, self.extra_negatives, draw, taken)
 
 
 def log_frequencies(
-    examples: Sequence[Example], pool: Sequence[str], extra_negatives: int
+    examples: Sequence[Example], num_responses: int, extra_negatives: int
 ) -> dict[str, float]:
     """The log q of every text: how many columns of it an example brings to a step on average.
 
-    As a response, as a negative, and as one drawn from the pool; without negatives, q is a
-    response's share of the training set.
+    As a response, as a negative, and as one drawn from `num_responses` different ones; without
+    negatives, q is a response's share of the training set.
     """
     counts = Counter(example.response for example in examples)
     counts.update(text for example in examples for text in example.negatives)
-    drawn = extra_negatives / len(pool) if pool else 0.0
+    drawn = extra_negatives / num_responses if num_responses else 0.0
     return {text: math.log(count / len(examples) + drawn) for text, count in counts.items()}
 
 
@@ -313,24 +331,40 @@ def in_batch_softmax(
     from torch.nn import functional
 
     count = len(scores)
-    known = known_answers(count, identities, contexts)
-    if hits is not None:
-        known = known | (hits & ~torch.eye(*hits.shape, dtype=torch.bool, device=hits.device))
+    known = known_answers(count, identities, contexts, hits)
     if log_frequencies is not None:
         scores = scores - log_frequencies[None, :]
     masked = scores.masked_fill(known, -torch.inf)
     return functional.cross_entropy(masked, torch.arange(count, device=scores.device))
 
 
-def known_answers(count: int, identities: Tensor, contexts: Tensor | None = None) -> Tensor:
+def known_answers(
+    count: int, identities: Tensor, contexts: Tensor | None = None, hits: Tensor | None = None
+) -> Tensor:
     """Which columns are not negatives of a row, other than its own response: (B, N) booleans.
 
-    `count` rows; `identities` and `contexts` as for `in_batch_softmax`.
+    `count` rows; `identities`, `contexts` and `hits` as for `in_batch_softmax`.
     """
     import torch
 
     known = identities[:count, None] == identities[None, :]
     if contexts is not None:
         known[:, : len(contexts)] |= contexts[:count, None] == contexts[None, :]
+    if hits is not None:
+        known |= hits
     own = torch.eye(count, len(identities), dtype=torch.bool, device=known.device)
     return known & ~own
+
+
+def right_columns(right: Tensor | None, contexts: Tensor, texts: Tensor) -> Tensor | None:
+    """Which texts are right for which contexts: (B, N) booleans; None where nothing is known.
+
+    contexts (B,) and texts (N,) are identities; right (k,): the known pairs, sorted.
+    """
+    import torch
+
+    if right is None:
+        return None
+    pairs = contexts[:, None] * MULTIPLIER + texts[None, :]  # as `paired` has it
+    places = torch.searchsorted(right, pairs).clamp(max=len(right) - 1)
+    return right[places] == pairs

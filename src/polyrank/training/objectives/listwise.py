@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from polyrank.training.objectives.checks import require_different_responses
+from polyrank.training.objectives.checks import few_responses, require_wrong_responses
 from polyrank.training.objectives.objective import Case, Collator, Given, Objective
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ class Listwise(Objective):
 
     def check(self, given: Given) -> None:
         """Negatives are drawn from the other examples' responses."""
-        require_different_responses(given.examples)
+        require_wrong_responses(given)
 
     def make(self, given: Given) -> tuple[TrainingModule, Collator]:
         """Each context meets its response and `num_negatives` wrong ones."""
@@ -39,9 +39,16 @@ class Listwise(Objective):
 
         return drawn_candidates(given, self.loss)
 
+    def notes(self, given: Given) -> list[str]:
+        """Few responses to draw from."""
+        return few_responses(given, "num_negatives", given.config.num_negatives)
+
     def loss(self, module: CrossPairs, encoded: dict[str, Tensor], step: dict[str, Any]) -> Tensor:
         """The mean over the contexts."""
-        scores = encoded["pairs"].view(-1, step["num_candidates"])  # (B, C)
+        import torch
+
+        scores = module.score_own(encoded, step)  # (B, C)
+        scores = scores.masked_fill(step["own"] < 0, -torch.inf)
         return module.share_of_mean(listwise_softmax(scores), len(scores))
 
 

@@ -10,6 +10,7 @@ import dataclasses
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 
@@ -21,6 +22,7 @@ from polyrank.training.config import TrainingConfig
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from polyrank.data.answers import KnownAnswers
     from polyrank.models.base import Model
     from polyrank.training.module import TrainingModule
     from polyrank.training.objectives.registry import ObjectiveConfig
@@ -90,6 +92,13 @@ class Given:
     teacher: Any = None
     """A model that scores all candidates of each step, if there is one."""
 
+    @cached_property
+    def answers(self) -> KnownAnswers:
+        """What is right for each context, where the records are examples."""
+        from polyrank.data.answers import KnownAnswers
+
+        return KnownAnswers(self.examples)
+
 
 class Objective(ABC):
     """A way to train a model. Stateless: what a run brings is passed in."""
@@ -123,6 +132,10 @@ class Objective(ABC):
     @abstractmethod
     def check(self, given: Given) -> None:
         """Raise DataError for examples, or UsageError for settings, that teach nothing."""
+
+    def notes(self, given: Given) -> list[str]:
+        """What people should know before such a run begins; each a sentence."""
+        return []
 
     @abstractmethod
     def make(self, given: Given) -> tuple[TrainingModule, Collator]:

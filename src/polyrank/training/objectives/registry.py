@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from pkgutil import iter_modules
@@ -101,6 +101,8 @@ class Setup:
     """What the run gave its objective."""
     evaluation: Evaluation | None
     """How the model is evaluated without dev data, if it can be."""
+    notes: Sequence[str] = ()
+    """What people should know before the run begins; each a sentence."""
 
 
 def build(
@@ -131,6 +133,7 @@ def build(
         dataset=TrainingSet(examples),
         given=given,
         evaluation=chosen.evaluation(given, module, collator),
+        notes=chosen.notes(given),
     )
 
 

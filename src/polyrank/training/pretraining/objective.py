@@ -22,6 +22,7 @@ from torch.nn import functional
 from torch.nn.utils.rnn import pad_sequence
 from torch.utils.checkpoint import checkpoint
 
+from polyrank.data.answers import text_identity
 from polyrank.models.bi_encoder import BiEncoder
 from polyrank.models.heads import FollowsHead, MaskedHead
 from polyrank.models.two_tower import TwoTower
@@ -31,7 +32,7 @@ from polyrank.tokens.batching import Batch, batches
 from polyrank.tokens.masking import Masking
 from polyrank.tokens.tokenizer import cut
 from polyrank.training.batches import Item, TextBatcher
-from polyrank.training.gather import sum_over_processes, text_identity
+from polyrank.training.gather import sum_over_processes
 from polyrank.training.module import Loss, TrainingModule, TwoTowers, columns_of_all
 from polyrank.training.objectives.in_batch_softmax import in_batch_softmax, texts_of_all
 from polyrank.training.objectives.objective import (

@@ -15,6 +15,7 @@ from tempfile import TemporaryDirectory
 from typing import Any, ClassVar, Generic, TypeVar
 
 from polyrank.config import to_mapping
+from polyrank.data.answers import folded
 from polyrank.data.examples import example_line, parse_example
 from polyrank.errors import DataError, UsageError
 from polyrank.jobs import Job, differences, digest_of, working
@@ -25,7 +26,7 @@ from polyrank.storage import write_text
 from polyrank.training.negatives.config import NegativesConfig
 from polyrank.training.negatives.filtering import choose
 from polyrank.training.negatives.methods import Method
-from polyrank.training.negatives.pool import Numbered, Pool, Proposer, folded, numbered_blocks
+from polyrank.training.negatives.pool import Numbered, Pool, Proposer, numbered_blocks
 from polyrank.training.teaching.teacher import Teacher
 
 LABEL_BLOCK = 256

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from polyrank.config import to_mapping
+from polyrank.data.answers import folded
 from polyrank.errors import DataError, UsageError
 from polyrank.jobs import digest_of
 from polyrank.models.cross_encoder import CrossEncoder
@@ -20,7 +21,7 @@ from polyrank.records import Candidate, Example, LabelledPair
 from polyrank.training.negatives.config import NegativesConfig
 from polyrank.training.negatives.filtering import choose
 from polyrank.training.negatives.methods import Method
-from polyrank.training.negatives.pool import Numbered, Pool, Proposer, folded
+from polyrank.training.negatives.pool import Numbered, Pool, Proposer
 from polyrank.training.teaching.labelling import LABEL_BLOCK, Labelling
 from polyrank.training.teaching.teacher import Pair, not_finite, require_cross
 
