@@ -54,12 +54,16 @@ class Example:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LabelledPair:
-    """Two texts and a label: a score from 0 to 1, or the number of a class, which is an `int`."""
+    """Two texts and a label: a score from 0 to 1, or the number of a class, which is an `int`.
+
+    `class_name` is the name of the class, where it has one.
+    """
 
     first: str | tuple[str, ...]
     second: str
     label: float
     id: str | None = None
+    class_name: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -7,8 +7,9 @@ import pytest
 import torch
 from sentence_transformers.sentence_transformer import losses as peers
 
+from polyrank.models.heads import concatenated
 from polyrank.training.objectives.binary import binary_cross_entropy
-from polyrank.training.objectives.classification import class_softmax, concatenated
+from polyrank.training.objectives.classification import class_softmax
 from polyrank.training.objectives.cosent import cosent
 from polyrank.training.objectives.in_batch_softmax import in_batch_softmax
 from polyrank.training.objectives.kl import kl_divergence

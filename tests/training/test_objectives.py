@@ -228,16 +228,45 @@ def test_logq_knows_how_often_a_text_is_a_candidate(bert):
     assert step["log_frequencies"].exp()[:2].tolist() == pytest.approx([1.75, 1.25])
 
 
-def test_a_classifier_is_learnt_beside_the_model_and_is_no_part_of_it(bert, tmp_path):
+def test_a_bi_encoder_gets_a_classifier_which_is_drawn_from_the_seed(bert):
     setup = build_for("bi", bert, CLASSES, concatenation="|u-v|")
     assert setup.objective.name == "classification"
-    own = {name for name, _ in setup.module.named_parameters() if not name.startswith("model.")}
-    assert own == {"heads.classifier.weight", "heads.classifier.bias"}
-    assert setup.module.heads.classifier.weight.shape == (3, 32)
-    again = build_for("bi", bert, CLASSES, concatenation="|u-v|")
-    assert torch.equal(setup.module.heads.classifier.weight, again.module.heads.classifier.weight)
-    setup.module.model.save_pretrained(tmp_path / "model")
-    assert type(setup.module.model).from_pretrained(tmp_path / "model", device="cpu")
+    classifier = setup.module.model.classifier
+    assert classifier.out.weight.shape == (3, 32)
+    assert setup.module.model.classes == ("0", "1", "2")
+    again = build_for("bi", bert, CLASSES, concatenation="|u-v|").module.model.classifier
+    assert torch.equal(classifier.out.weight, again.out.weight)
+
+
+@pytest.mark.parametrize("variant", ["bi", "cross"])
+def test_the_classes_get_the_names_of_the_data(variant, bert):
+    own = {"task": "classify", "num_labels": 4} if variant == "cross" else {}
+    names = ["contradiction", "entailment", "neutral"]
+    pairs = [replace(pair, class_name=names[pair.label]) for pair in CLASSES]
+    model = build_for(variant, bert, pairs, own=own).module.model
+    assert model.classes == (*names, "3")[: 4 if variant == "cross" else 3]
+    with pytest.raises(DataError, match="The class 0 is called contradiction, and in pair 4 no"):
+        build_for(variant, bert, [*pairs[:3], replace(pairs[3], class_name="no")], own=own)
+
+
+def test_training_goes_on_with_the_classifier_of_the_same_classes_alone(bert):
+    model = build_for("bi", bert, CLASSES).module.model
+    with torch.no_grad():
+        model.classifier.out.weight.fill_(1.0)
+    config = TrainingConfig()
+    build(model, CLASSES, config, ObjectiveConfig())
+    assert bool((model.classifier.out.weight == 1.0).all())
+    build(model, CLASSES, config, ObjectiveConfig(concatenation="u,v"))
+    assert model.classifier.out.weight.shape == (3, 64)
+    build(
+        model,
+        [replace(one, class_name=f"c{one.label}") for one in CLASSES],
+        config,
+        ObjectiveConfig(),
+    )
+    assert model.classes == ("c0", "c1", "c2")
+    build(model, GRADED, config, ObjectiveConfig())
+    assert model.classes is None  # trained for something else, it would no longer fit
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,9 @@ from polyrank.errors import UsageError
 from polyrank.evaluation.metric_names import CORPUS_KS, KS
 
 if TYPE_CHECKING:
+    from rich.table import Table
+
+    from polyrank.evaluation.pairs import ClassFigures
     from polyrank.records import Example, LabelledPair, RetrievalSet
 
 DEFAULT_NUM_CANDIDATES = 20
@@ -70,8 +73,8 @@ def evaluate(options: EvaluateOptions, output: Output) -> None:
     Examples: the candidates of each are ranked; recall@k of C candidates, and MRR. Ties count at
     chance. Examples without candidates get the same ones for the same seed. A corpus with
     judgements: every query searches it; nDCG@10, recall@k, MRR@10 and MAP. --metric adds nDCG,
-    recall and MRR at any cut. Labelled pairs: Spearman's and Pearson's correlation, or accuracy
-    for a cross-encoder that classifies.
+    recall and MRR at any cut. Labelled pairs: Spearman's and Pearson's correlation of scores;
+    accuracy, macro F1, and precision, recall and F1 of each class for a model with a classifier.
     """
     records = load_records(options.data, options, split=options.split, say=output.say)
 
@@ -171,7 +174,7 @@ def evaluate_corpus(options: EvaluateOptions, data: RetrievalSet, output: Output
 
 def evaluate_pairs(options: EvaluateOptions, pairs: list[LabelledPair], output: Output) -> None:
     """Correlate the scores of pairs with their labels, or count the right classes."""
-    from polyrank.evaluation import pairs as evaluation
+    from polyrank.evaluation.pairs import measure_pairs
     from polyrank.evaluation.tasks import RankingTask
     from polyrank.records import Example
 
@@ -188,9 +191,28 @@ def evaluate_pairs(options: EvaluateOptions, pairs: list[LabelledPair], output: 
         model: Any = RankingTask(examples=texts).lexical()
     else:
         model = load(Path(options.model), options)
-    figures = evaluation.evaluate_pairs(model, pairs)
+    results = measure_pairs(model, pairs)
+    figures, classes = results.figures(), results.by_class()
     found = f"{len(pairs):,} labelled pairs"
-    tell(options, output, found, figures, {**figures, "num_pairs": len(pairs)})
+    result: dict[str, Any] = {**figures, "num_pairs": len(pairs)}
+    if classes:
+        result["classes"] = classes
+    tell(options, output, found, figures, result, class_table(classes) if classes else None)
+
+
+def class_table(classes: Mapping[str, ClassFigures]) -> Table:
+    """Precision, recall and F1 of each class, for people."""
+    from rich.markup import escape
+    from rich.table import Table
+
+    table = Table()
+    table.add_column("class", no_wrap=True)
+    for name in ("precision", "recall", "F1", "pairs"):
+        table.add_column(name, justify="right", no_wrap=True)
+    for name, each in classes.items():
+        figures = (f"{value:.4f}" for value in (each.precision, each.recall, each.f1))
+        table.add_row(escape(name), *figures, f"{each.count:,}")
+    return table
 
 
 def write_per_query(path: Path | None, rows: Iterable[Mapping[str, Any]]) -> None:
@@ -210,12 +232,15 @@ def tell(
     found: str,
     named: Mapping[str, float],
     result: Mapping[str, Any],
+    table: Table | None = None,
 ) -> None:
-    """Say the figures to people and to programs."""
+    """Say the figures to people, with a table of further ones, and to programs."""
     output.say(f"{options.model} on {options.data}")
     output.say(found)
     for name, value in named.items():
         output.say(f"  {name:<10} {value:.4f}")
+    if table is not None:
+        output.table(table)
     if options.output is not None and "num_pairs" not in result:
         output.say(f"What each query scored: {options.output}")
     about = {"seed": options.seed, "per_query": options.output}

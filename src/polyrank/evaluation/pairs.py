@@ -1,7 +1,7 @@
-"""How well scores of pairs of texts agree with their labels: correlation, or accuracy.
+"""How well a model's scores or classes of pairs of texts agree with their labels.
 
-`spearman`, `pearson` and `accuracy` are arrays only; `evaluate_pairs` asks a model. The figures of
-Sentence-BERT (Reimers and Gurevych, 2019) are Spearman's times 100.
+The figures of scores are correlations, those of classes accuracy and F1. The figures of
+Sentence-BERT (Reimers and Gurevych, 2019) are Spearman's correlation times 100.
 
 Letters: n pairs, L classes.
 """
@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -20,6 +22,66 @@ from polyrank.evaluation.ranking import Ranker, TwoTowerRanker
 from polyrank.records import Context, LabelledPair
 
 AT_ONCE = 4096
+SCORE_FIGURES = ("spearman", "pearson")
+CLASS_FIGURES = ("accuracy", "macro_f1")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClassFigures:
+    """How well one class is found."""
+
+    precision: float
+    """The share of the pairs that were given this class and have it; 0 where none was."""
+    recall: float
+    """The share of the pairs of this class that were given it; 0 where there are none."""
+    f1: float
+    """2 · precision · recall / (precision + recall)."""
+    count: int
+    """How many pairs have the class."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class PairResults:
+    """What a model says of n pairs, and what is right: scores, or the numbers of classes.
+
+    `classes` are the model's, by their numbers; None for scores.
+    """
+
+    labels: NDArray[np.float64]
+    predicted: NDArray[np.float64]
+    classes: tuple[str, ...] | None = None
+
+    def figures(self) -> dict[str, float]:
+        """`accuracy` and `macro_f1` of classes, `spearman` and `pearson` of scores."""
+        if self.classes is None:
+            return {
+                "spearman": spearman(self.predicted, self.labels),
+                "pearson": pearson(self.predicted, self.labels),
+            }
+        return {
+            "accuracy": float((self.predicted == self.labels).mean()),
+            "macro_f1": macro_f1(self.by_class().values()),
+        }
+
+    def by_class(self) -> dict[str, ClassFigures]:
+        """The figures of every class that some pair has or was given, by its name."""
+        found = {}
+        for number, name in enumerate(self.classes or ()):
+            has, given = self.labels == number, self.predicted == number
+            right = int((has & given).sum())
+            if has.any() or given.any():
+                found[name] = ClassFigures(
+                    precision=right / max(int(given.sum()), 1),
+                    recall=right / max(int(has.sum()), 1),
+                    f1=2 * right / int(has.sum() + given.sum()),
+                    count=int(has.sum()),
+                )
+        return found
+
+
+def macro_f1(found: Any) -> float:
+    """The mean of the F1 of the classes that some pair has or was given."""
+    return float(np.mean([each.f1 for each in found]))
 
 
 def pearson(one: ArrayLike, other: ArrayLike) -> float:
@@ -43,19 +105,74 @@ def mean_ranks(values: ArrayLike) -> NDArray[np.float64]:
     return (last - (counts - 1) / 2.0)[places.reshape(-1)]
 
 
-def accuracy(logits: ArrayLike, classes: ArrayLike) -> float:
-    """The share of n rows of logits (n, L) whose largest is at the right class."""
-    return float((np.asarray(logits).argmax(axis=-1) == np.asarray(classes)).mean())
-
-
 def has_classes(pairs: Sequence[LabelledPair]) -> bool:
     """Whether the labels are numbers of classes, and not scores."""
     return all(isinstance(pair.label, int) for pair in pairs)
 
 
+def classes_of(model: Any, pairs: Sequence[LabelledPair]) -> tuple[str, ...] | None:
+    """The classes that a model is judged by on these pairs; None where its scores are.
+
+    Labels 0 and 1 without names may also be scores: they are classes only for a model that has two
+    classes without names, or none but classes. Raises DataError for no pairs, and UsageError for a
+    model that cannot give what the labels are.
+    """
+    if not pairs:
+        raise DataError("There are no pairs to evaluate on.", "Give at least one pair.")
+    known: tuple[str, ...] | None = getattr(model, "classes", None)
+    only_classes = known is not None and not isinstance(model, TwoTowerRanker)
+    if not has_classes(pairs):
+        if only_classes:
+            raise UsageError(
+                f"The model tells the classes {', '.join(known or ())}, but the pairs have scores "
+                "as labels.",
+                "Give pairs whose labels are classes, or a model that gives a score.",
+            )
+        return None
+    may_be_scores = all(pair.label in (0, 1) and pair.class_name is None for pair in pairs)
+    if may_be_scores and not only_classes and known != ("0", "1"):
+        return None
+    if known is None:
+        raise UsageError(
+            f"The labels of the pairs are classes ({shown_classes(pairs)}), and the model has no "
+            "classifier: it gives scores, which say nothing about classes.",
+            "Give a model that was trained on classes (polyrank train with --objective "
+            "classification), or pairs whose labels are scores from 0 to 1.",
+        )
+    return known
+
+
+def class_numbers(pairs: Sequence[LabelledPair], known: Sequence[str]) -> NDArray[np.float64]:
+    """The number of the class of each pair among the classes that a model knows: (n,).
+
+    Raises UsageError for another class, and for classes with names where the model's have none, or
+    the reverse: a number stands for another class in every data set.
+    """
+    numbers = {name: number for number, name in enumerate(known)}
+    found = []
+    for place, pair in enumerate(pairs, start=1):
+        name = str(pair.label) if pair.class_name is None else pair.class_name
+        if name not in numbers:
+            raise UsageError(
+                f"The classes differ: pair {place} has the class {name}, and the model tells "
+                f"{', '.join(known)}.",
+                "Give pairs of the model's classes, or a model that was trained on those of the "
+                "data.",
+            )
+        found.append(numbers[name])
+    return np.array(found, dtype=np.float64)
+
+
+def shown_classes(pairs: Sequence[LabelledPair]) -> str:
+    """The classes of some pairs in words."""
+    names = {pair.class_name or str(pair.label) for pair in pairs}
+    first = sorted(names)[:5]
+    return ", ".join([*first, "…"] if len(names) > len(first) else first)
+
+
 @torch.inference_mode()
 def score_pairs(model: Ranker, pairs: Sequence[LabelledPair]) -> torch.Tensor:
-    """The model's score of each pair, (n,), or its logits (n, L), on the CPU.
+    """The model's score of each pair, (n,), on the CPU.
 
     A text that stands in several pairs is encoded once for each side.
     """
@@ -78,32 +195,45 @@ def score_pairs(model: Ranker, pairs: Sequence[LabelledPair]) -> torch.Tensor:
     return torch.cat(scores).float().cpu()
 
 
-def evaluate_pairs(model: Ranker, pairs: Sequence[LabelledPair]) -> dict[str, float]:
-    """`spearman` and `pearson` of the model's scores with the labels, or `accuracy` for classes.
+def measure_pairs(model: Any, pairs: Sequence[LabelledPair]) -> PairResults:
+    """The model's scores or classes of labelled pairs, beside their labels.
 
     Raises DataError for no pairs, UsageError for labels that are classes where the model gives one
-    score, or the reverse, ModelError for a score that is NaN.
+    score, the reverse, or other classes than the model's, ModelError for a score that is NaN.
     """
-    if not pairs:
-        raise DataError("There are no pairs to evaluate on.", "Give at least one pair.")
-    return pair_metrics(score_pairs(model, pairs), pairs)
+    classes = classes_of(model, pairs)
+    if classes is None:
+        scores = finite(score_pairs(model, pairs)).double().numpy()
+        labels = np.array([pair.label for pair in pairs], dtype=np.float64)
+        return PairResults(labels=labels, predicted=scores)
+    labels = class_numbers(pairs, classes)
+    logits = finite(model.class_logits([(pair.first, pair.second) for pair in pairs]))
+    predicted = logits.argmax(dim=1).double().numpy()
+    return PairResults(labels=labels, predicted=predicted, classes=classes)
 
 
-def pair_metrics(scores: torch.Tensor, pairs: Sequence[LabelledPair]) -> dict[str, float]:
-    """The metrics of scores (n,) or logits (n, L) of the pairs. Raises as `evaluate_pairs`."""
+def evaluate_pairs(model: Any, pairs: Sequence[LabelledPair]) -> dict[str, float]:
+    """The figures of `measure_pairs`: `spearman` and `pearson`, or `accuracy` and `macro_f1`.
+
+    Raises as `measure_pairs`.
+    """
+    return measure_pairs(model, pairs).figures()
+
+
+def pair_figures(model: Any, pairs: Sequence[LabelledPair]) -> tuple[str, ...]:
+    """The names of the figures that `evaluate_pairs` gives, the first to choose by.
+
+    Raises UsageError where it gives none.
+    """
+    return SCORE_FIGURES if classes_of(model, pairs) is None else CLASS_FIGURES
+
+
+def finite(scores: torch.Tensor) -> torch.Tensor:
+    """The scores; raises ModelError where one is not a number."""
     if not bool(torch.isfinite(scores).all()):
         raise ModelError(
             "The model scored a pair with something that is not a number.",
             "The weights are probably broken: train with a lower learning rate, or load another "
             "checkpoint.",
         )
-    labels = [pair.label for pair in pairs]
-    if scores.ndim == 2:
-        if not has_classes(pairs):
-            raise UsageError(
-                "The model gives classes, but the pairs have scores as labels.",
-                "Give pairs whose labels are whole numbers, or a model that gives a score.",
-            )
-        return {"accuracy": accuracy(scores.numpy(), labels)}
-    values = scores.double().numpy()
-    return {"spearman": spearman(values, labels), "pearson": pearson(values, labels)}
+    return scores

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from polyrank.config import to_mapping
 from polyrank.errors import UsageError
 from polyrank.models.backbone import Backbone
-from polyrank.models.config import UNSTATED
+from polyrank.models.config import UNSTATED, ClassifierConfig
 from polyrank.models.folder import Description, write_folder
 from polyrank.models.inference import inference_copy, optimizer_steps
 from polyrank.models.loading import load
@@ -30,6 +30,10 @@ from polyrank.tokens.tokenizer import TextTokenizer
 
 if TYPE_CHECKING:
     from typing_extensions import Self
+
+
+CLASSIFIER = "classifier"
+"""The submodule that tells classes beside the scores."""
 
 
 class Model(nn.Module):
@@ -96,15 +100,22 @@ class Model(nn.Module):
         )
 
     def fingerprint(self) -> str:
-        """The SHA-256 of all that defines a score: the settings and every weight, as stored."""
+        """The SHA-256 of all that defines a score: the settings and every weight, as stored.
+
+        A classifier beside the scores has no part in it.
+        """
         state = self.weights_state()
         if self._fingerprint is None or self._fingerprint[0] != state:
-            digest = hashlib.sha256(json.dumps(self.identity(), sort_keys=True).encode())
-            for name, tensor in sorted(self.state_dict().items()):
-                digest.update(f"{name}{tuple(tensor.shape)}".encode())
-                digest.update(tensor.detach().cpu().reshape(-1).view(torch.uint8).numpy().data)
-            self._fingerprint = (state, digest.hexdigest())
+            own = {k: v for k, v in self.state_dict().items() if not k.startswith(f"{CLASSIFIER}.")}
+            self._fingerprint = (state, digest_of_weights(self.identity(), own))
         return self._fingerprint[1]
+
+    def classes_fingerprint(self) -> str:
+        """The SHA-256 of all that defines a class; the `fingerprint` of a model without classes."""
+        if self.classes is None:
+            return self.fingerprint()
+        identity = {"scores": self.fingerprint(), **to_mapping(self.classifier_config)}
+        return digest_of_weights(identity, self.state_dict())
 
     def identity(self) -> dict[str, Any]:
         """The settings that define a score, as plain values.
@@ -115,6 +126,59 @@ class Model(nn.Module):
         settings = to_mapping(self.config).items()
         stated = dict(one for one in settings if one not in UNSTATED.items())
         return {"architecture": self.config.architecture, **stated}
+
+    @property
+    def classifier_config(self) -> ClassifierConfig | None:
+        """What is known of the classes; None for a model without a classifier."""
+        return None
+
+    @property
+    def classes(self) -> tuple[str, ...] | None:
+        """The names of the L classes, in the order of the logits; None without a classifier."""
+        known = self.classifier_config
+        return None if known is None else known.classes
+
+    def take_classifier(self, config: ClassifierConfig) -> None:
+        """Become a model that tells these classes. Raises UsageError where it cannot."""
+        raise UsageError(
+            f"The architecture {self.architecture} cannot have a classifier.",
+            "Train the architecture bi or cross on classes.",
+        )
+
+    def drop_classifier(self) -> None:
+        """Forget a classifier beside the scores: other training of the encoders outdates it."""
+
+    def class_logits(
+        self, pairs: Sequence[tuple[Context, str]], *, progress: bool = False
+    ) -> Tensor:
+        """The logits of the classes of each pair of texts: (n, L), float32, on the CPU.
+
+        Raises UsageError for a model without a classifier.
+        """
+        raise UsageError(
+            "The model has no classifier, so it cannot tell classes.",
+            "Train one of the architecture bi or cross on labelled pairs with classes.",
+        )
+
+    def class_probabilities(
+        self, pairs: Sequence[tuple[Context, str]], *, progress: bool = False
+    ) -> Tensor:
+        """The probability of each of the `classes`, for each pair of texts: (n, L), float32.
+
+        Raises UsageError for a model without a classifier.
+        """
+        return self.class_logits(pairs, progress=progress).softmax(dim=1)
+
+    def classify(
+        self, pairs: Sequence[tuple[Context, str]], *, progress: bool = False
+    ) -> list[str]:
+        """The name of the most probable class of each pair of texts, (n,).
+
+        Raises UsageError for a model without a classifier.
+        """
+        places = self.class_logits(pairs, progress=progress).argmax(dim=1).tolist()
+        names = self.classes or ()
+        return [names[place] for place in places]
 
     def weights_state(self) -> int:
         """A number that changes whenever a parameter is written."""
@@ -160,7 +224,12 @@ class Model(nn.Module):
     def save_copy(self, path: str | Path, *, extra: Mapping[str, str] | None = None) -> None:
         """Write the model folder as `save_pretrained` does, but leave `path` as it is."""
         tower = cast("Backbone", self.get_submodule(self.tower_names[0]))
-        description = Description(self.config.architecture, to_mapping(self.config))
+        classifier = self.classifier_config
+        description = Description(
+            self.config.architecture,
+            to_mapping(self.config),
+            None if classifier is None else to_mapping(classifier),
+        )
         weights, tokenizer = self.state_dict(), self.tokenizer.pretrained
         write_folder(Path(path), description, weights, tower.encoder, tokenizer, extra or {})
 
@@ -222,6 +291,15 @@ class Model(nn.Module):
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Model:
         raise TypeError("A model is copied by saving and loading it.")
+
+
+def digest_of_weights(identity: Mapping[str, Any], weights: Mapping[str, Tensor]) -> str:
+    """The SHA-256 of settings and weights."""
+    digest = hashlib.sha256(json.dumps(identity, sort_keys=True).encode())
+    for name, tensor in sorted(weights.items()):
+        digest.update(f"{name}{tuple(tensor.shape)}".encode())
+        digest.update(tensor.detach().cpu().reshape(-1).view(torch.uint8).numpy().data)
+    return digest.hexdigest()
 
 
 def hits(scores: Tensor, candidates: Sequence[str], top_k: int | None) -> list[Hit]:

@@ -16,6 +16,7 @@ Similarity = Literal["dot", "cosine"]
 ContextVectors = Literal["learnt", "first", "last", "last_and_first"]
 Attention = Literal["basic", "sqrt"]
 Task = Literal["rank", "classify", "regress"]
+Concatenation = Literal["u,v", "|u-v|", "u*v", "|u-v|,u*v", "u,v,u*v", "u,v,|u-v|", "u,v,|u-v|,u*v"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -139,6 +140,21 @@ class CrossEncoderConfig:
 
 UNSTATED = {"context_truncation": "left", "candidate_truncation": "right"}
 """What a saved model has whose description does not name these settings, which are newer."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClassifierConfig:
+    """The classes that a saved model tells pairs of texts into, beside what defines a score."""
+
+    classes: tuple[str, ...]
+    """The name of each class, in the order of the numbers; a class without a name is called by
+    its number."""
+    concatenation: Concatenation | None = None
+    """What a bi-encoder's classifier sees of the two vectors; a cross-encoder's sees the pair."""
+
+    def __post_init__(self) -> None:
+        different = len(set(self.classes)) == len(self.classes) > 1
+        require(different, "classes", "at least two different names", list(self.classes))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -16,7 +16,7 @@ from polyrank.config import require_list
 from polyrank.errors import UsageError
 from polyrank.models.backbone import Backbone
 from polyrank.models.base import Model, hits
-from polyrank.models.config import CrossEncoderConfig
+from polyrank.models.config import ClassifierConfig, CrossEncoderConfig
 from polyrank.models.heads import DenseHead, PoolerHead, ScoreHead
 from polyrank.models.interaction import InteractionHead, read_side_by_side, sides_of
 from polyrank.models.pooling import reduce
@@ -40,6 +40,9 @@ class CrossEncoder(Model):
     ) -> None:
         super().__init__(tokenizer)
         self.config = config
+        self._classes: ClassifierConfig | None = None
+        if config.task == "classify":
+            self._classes = ClassifierConfig(classes=tuple(map(str, range(config.num_labels))))
         self.tower = backbone
         self.candidate_tower = None if config.shared_towers else copy.deepcopy(backbone)
         self.head: nn.Module
@@ -52,6 +55,22 @@ class CrossEncoder(Model):
         else:
             outputs = config.num_labels if config.task == "classify" else 1
             self.head = DenseHead(backbone.width, outputs, config.head_dropout)
+
+    @property
+    def classifier_config(self) -> ClassifierConfig | None:
+        """What is known of the classes; None for another task."""
+        return self._classes
+
+    def take_classifier(self, config: ClassifierConfig) -> None:
+        """Name the classes of the head. Raises UsageError where it does not have as many."""
+        has = self.config.num_labels if self.config.task == "classify" else 0
+        if len(config.classes) != has:
+            raise UsageError(
+                f"The classes {', '.join(config.classes)} were given to a cross-encoder that has "
+                f"{has} classes.",
+                f"Give it task = classify and num_labels = {len(config.classes)}.",
+            )
+        self._classes = config
 
     @property
     def reads_texts_apart(self) -> bool:
@@ -122,6 +141,20 @@ class CrossEncoder(Model):
             for rows, batch in self.batched(ids, segments, description=described):
                 scores[rows.cpu()] = self.read(tower, second, head, batch).cpu()
         return scores
+
+    def class_logits(
+        self, pairs: Sequence[tuple[Context, str]], *, progress: bool = False
+    ) -> Tensor:
+        """The logits of the classes of each pair of texts: (n, L), float32, on the CPU.
+
+        Raises UsageError for a cross-encoder with another task.
+        """
+        if self.config.task != "classify":
+            raise UsageError(
+                f"The cross-encoder has task = {self.config.task}, so it cannot tell classes.",
+                "Train one on labelled pairs with classes, with task = classify.",
+            )
+        return self.score_pairs(pairs, progress=progress)
 
     def score(self, context: Context, candidates: Sequence[str]) -> Tensor:
         """One context against n candidates: (n,)."""

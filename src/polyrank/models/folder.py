@@ -1,6 +1,6 @@
 """The folder of a saved model: `polyrank.json`, `model.safetensors`, the encoder's description.
 
-    polyrank.json        architecture and settings: all that defines a score
+    polyrank.json        architecture and settings: all that defines a score; and the classes
     model.safetensors    every weight, by its name in the model
     backbone/            config.json and the tokeniser, as `transformers` writes them
 
@@ -22,7 +22,7 @@ from polyrank._version import __version__
 from polyrank.config import from_mapping
 from polyrank.errors import ModelError, UsageError, nearest
 from polyrank.models.backbone import BACKBONE_FOLDER, shorten
-from polyrank.models.config import CONFIGS, UNSTATED
+from polyrank.models.config import CONFIGS, UNSTATED, ClassifierConfig
 from polyrank.storage import replaced_folder, require_replaceable
 
 DESCRIPTION = "polyrank.json"
@@ -35,6 +35,8 @@ class Description(NamedTuple):
 
     architecture: str
     settings: dict[str, Any]
+    classifier: dict[str, Any] | None = None
+    """The fields of `ClassifierConfig`, for a model that tells classes."""
 
 
 def write_folder(
@@ -64,6 +66,8 @@ def write_folder(
             "architecture": description.architecture,
             "settings": description.settings,
         }
+        if description.classifier is not None:
+            described["classifier"] = description.classifier
         for name, text in extra.items():
             (fresh / name).write_text(text, encoding="utf-8")
         (fresh / DESCRIPTION).write_text(json.dumps(described, indent=2) + "\n", encoding="utf-8")
@@ -81,6 +85,7 @@ def read_description(path: Path) -> Description | None:
         described = json.loads(file.read_text(encoding="utf-8"))
         form, architecture = described["format"], described["architecture"]
         settings = {**UNSTATED, **described["settings"]}
+        classifier = dict(described["classifier"]) if "classifier" in described else None
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise ModelError(
             f"{file} is not a description of a model: {type(error).__name__}: {error}.",
@@ -99,9 +104,11 @@ def read_description(path: Path) -> Description | None:
         )
     try:
         from_mapping(CONFIGS[architecture], settings, where=str(file))
+        if classifier is not None:
+            from_mapping(ClassifierConfig, classifier, where=f"{file}, classifier")
     except UsageError as error:
         raise ModelError(error.problem, error.remedy) from error
-    return Description(architecture, settings)
+    return Description(architecture, settings, classifier)
 
 
 def read_weights(path: Path) -> dict[str, Tensor]:

@@ -1,13 +1,25 @@
 """Layers above an encoder: from outputs to scores, classes, masked tokens. Knows no encoder.
 
 Letters: B pairs, n outputs, h width of the encoder, e of its word embeddings, V tokens of the
-vocabulary.
+vocabulary, d dimensions of a vector, L classes.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+import torch
 from torch import Tensor, nn
 from torch.nn import functional
+
+from polyrank.models.config import ClassifierConfig, Concatenation
+
+FEATURES = {
+    "u": lambda u, v: u,
+    "v": lambda u, v: v,
+    "|u-v|": lambda u, v: (u - v).abs(),
+    "u*v": lambda u, v: u * v,
+}
 
 
 class ScoreHead(nn.Module):
@@ -65,6 +77,38 @@ class DenseHead(nn.Module):
         """(B, h) → (B, outputs)."""
         outputs: Tensor = self.layers(vectors)
         return outputs
+
+
+class PairClassifier(nn.Module):
+    """Sentence-BERT's classifier of the two vectors of a pair: W · concatenated(u, v) + b."""
+
+    def __init__(
+        self, dimension: int, classes: Sequence[str], concatenation: Concatenation = "u,v,|u-v|"
+    ) -> None:
+        """`classes` are their names, in the order of the logits."""
+        super().__init__()
+        self.config = ClassifierConfig(classes=tuple(classes), concatenation=concatenation)
+        width = dimension * len(concatenation.split(","))
+        self.out = nn.Linear(width, len(classes))
+
+    def draw(self, seed: int) -> None:
+        """Draw new weights."""
+        generator = torch.Generator().manual_seed(seed)
+        nn.init.normal_(self.out.weight, std=0.02, generator=generator)
+        nn.init.zeros_(self.out.bias)
+
+    def forward(self, u: Tensor, v: Tensor) -> Tensor:
+        """(B, d), (B, d) → (B, L)."""
+        logits: Tensor = self.out(concatenated(u, v, str(self.config.concatenation)))
+        return logits
+
+
+def concatenated(u: Tensor, v: Tensor, concatenation: str) -> Tensor:
+    """What a classifier sees of two vectors: (n, d), (n, d) → (n, k · d).
+
+    `concatenation` names the k parts, with commas: u, v, |u-v|, u*v.
+    """
+    return torch.cat([FEATURES[part](u, v) for part in concatenation.split(",")], dim=1)
 
 
 class MaskedHead(nn.Module):

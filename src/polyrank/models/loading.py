@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from polyrank.config import from_mapping
-from polyrank.errors import UsageError
+from polyrank.errors import ModelError, UsageError
 from polyrank.models.backbone import (
     BACKBONE_FOLDER,
     Backbone,
@@ -21,7 +21,7 @@ from polyrank.models.backbone import (
     load_encoder,
     load_tokenizer,
 )
-from polyrank.models.config import CONFIGS
+from polyrank.models.config import CONFIGS, ClassifierConfig
 from polyrank.models.folder import (
     fit_weights,
     read_description,
@@ -129,6 +129,7 @@ def reopen(
                 f"Leave {name} out, or train a model with the value you want.",
             )
     model = empty_model(model_class, folder, inherited, settings)
+    take_classifier(model, folder)
     weights = read_weights(folder)
     if separate:
         weights |= {
@@ -139,6 +140,19 @@ def reopen(
         }
     fit_weights(model, weights, folder)
     return model
+
+
+def take_classifier(model: Any, folder: Path) -> None:
+    """Give a saved model the classifier that is described beside it. Raises ModelError."""
+    description = read_description(folder)
+    if description is None or description.classifier is None:
+        return
+    config = from_mapping(ClassifierConfig, description.classifier, where=f"{folder}, classifier")
+    try:
+        with torch.random.fork_rng(devices=[]):  # what is drawn here is overwritten
+            model.take_classifier(config)
+    except UsageError as error:
+        raise ModelError(error.problem, "Save the model again.") from error
 
 
 def origins_of(name: str) -> list[str]:

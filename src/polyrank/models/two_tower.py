@@ -11,7 +11,7 @@ h width of the encoder, T tokens.
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor, nn
@@ -26,6 +26,9 @@ from polyrank.records import Context, Hit
 from polyrank.scoring.poly import Attention, poly_scores, poly_scores_each
 from polyrank.tokens.batching import Batch, in_order, mask_of
 from polyrank.tokens.tokenizer import TextTokenizer
+
+Finish = Callable[[Tensor, Batch], Tensor]
+"""Token outputs (B, T, h) of a batch to vectors."""
 
 
 class TwoTower(Model):
@@ -112,29 +115,44 @@ class TwoTower(Model):
         A context is a text or a list of turns, oldest first. Where a context has fewer than m
         vectors, the rest are zeros, which `score` leaves out.
         """
+        return self.context_outputs(contexts, self.finish_contexts, progress)
+
+    def encode_candidates(self, texts: Sequence[str], *, progress: bool = False) -> Tensor:
+        """The vector of each candidate: (N, d), float32, on the CPU."""
+        return self.candidate_outputs(texts, self.finish_candidates, progress)
+
+    def context_outputs(
+        self, contexts: Sequence[Context], finish: Finish, progress: bool
+    ) -> Tensor:
+        """What `finish` makes of the outputs of each context: (B, m, d), float32, on the CPU."""
         require_list("contexts", contexts)
         sequences = self.context_ids(contexts)
         encoded = torch.zeros(len(sequences), self.num_vectors, self.dimension)
         described = "Encoding contexts" if progress else None
-        tower = self.for_inference("context_tower")
-        with torch.inference_mode():
-            for rows, batch in self.batched(sequences, description=described):
-                outputs = tower(batch).float()
-                encoded[rows.cpu()] = self.finish_contexts(outputs, batch).cpu()
-        return encoded
+        return self.fill(encoded, "context_tower", sequences, finish, described)
 
-    def encode_candidates(self, texts: Sequence[str], *, progress: bool = False) -> Tensor:
-        """The vector of each candidate: (N, d), float32, on the CPU."""
+    def candidate_outputs(self, texts: Sequence[str], finish: Finish, progress: bool) -> Tensor:
+        """What `finish` makes of the outputs of each candidate: (N, d), float32, on the CPU."""
         require_list("candidates", texts)
         sequences = self.candidate_ids(texts)
         encoded = torch.zeros(len(sequences), self.dimension)
         described = "Encoding candidates" if progress else None
         name = "context_tower" if self.candidate_tower is None else "candidate_tower"
-        tower = self.for_inference(name)
-        with torch.inference_mode():
-            for rows, batch in self.batched(sequences, description=described):
-                outputs = tower(batch).float()
-                encoded[rows.cpu()] = self.finish_candidates(outputs, batch).cpu()
+        return self.fill(encoded, name, sequences, finish, described)
+
+    @torch.inference_mode()
+    def fill(
+        self,
+        encoded: Tensor,
+        tower_name: str,
+        sequences: Sequence[Sequence[int]],
+        finish: Finish,
+        described: str | None,
+    ) -> Tensor:
+        """Write what `finish` makes of each sequence into the rows of `encoded`."""
+        tower = self.for_inference(tower_name)
+        for rows, batch in self.batched(sequences, description=described):
+            encoded[rows.cpu()] = finish(tower(batch).float(), batch).cpu()
         return encoded
 
     def score(self, contexts: Tensor, candidates: Tensor) -> Tensor:

@@ -10,11 +10,11 @@ Letters: B contexts, C candidates of each context, n pairs.
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from polyrank.models.cross_encoder import CrossEncoder
 from polyrank.models.two_tower import TwoTower
@@ -253,16 +253,15 @@ def labelled_pairs(
     loss: Loss,
     *,
     raw: bool = False,
-    heads: Mapping[str, nn.Module] | None = None,
 ) -> tuple[TrainingModule, Collator]:
     """A module that encodes or scores labelled pairs, and its batches.
 
-    `raw` as for `own_candidates`; `heads` are learnt beside a bi- or poly-encoder.
+    `raw` as for `own_candidates`.
     """
     model, budget = given.model, given.config.train_batch_tokens
     if isinstance(model, CrossEncoder):
         return CrossPairs(model, given.objective, loss), CrossLabelledPairsCollator(model, budget)
-    module = TwoTowers(model, given.objective, loss, heads, raw=raw)
+    module = TwoTowers(model, given.objective, loss, raw=raw)
     return module, LabelledPairsCollator(model, budget)
 
 

@@ -8,7 +8,7 @@ from typing import Literal
 
 from polyrank.config import require
 
-METRICS = re.compile(r"loss|recall@[1-9]\d*|mrr|spearman|pearson|accuracy|held_out")
+METRICS = re.compile(r"loss|recall@[1-9]\d*|mrr|spearman|pearson|accuracy|macro_f1|held_out")
 RANKING = re.compile(r"recall@[1-9]\d*|mrr")
 
 
@@ -61,8 +61,8 @@ class TrainingConfig:
     """Evaluate this often in each epoch, instead of `evaluations`; 2 evaluates after each half."""
     metric: str | None = None
     """The dev figure that chooses the best checkpoint: loss, of which less is better; recall@K,
-    mrr; for labelled pairs spearman, pearson, accuracy. By default recall@1, spearman for scores
-    and accuracy for classes."""
+    mrr; for labelled pairs spearman, pearson, accuracy, macro_f1. By default recall@1, spearman for
+    scores and accuracy for classes."""
     train_batch_tokens: int = 1024
     """Padded tokens of one pass through an encoder; a step takes several. Changes no result."""
     seed: int = 0
@@ -84,7 +84,7 @@ class TrainingConfig:
         require(0 <= self.dropout < 1, "dropout", "from 0 to below 1", self.dropout)
         often = self.evaluations_per_epoch
         require(often is None or often > 0, "evaluations_per_epoch", "positive", often)
-        known = "loss, recall@K, mrr, spearman, pearson, accuracy or held_out"
+        known = "loss, recall@K, mrr, spearman, pearson, accuracy, macro_f1 or held_out"
         metric = self.metric
         require(metric is None or bool(METRICS.fullmatch(metric)), "metric", known, repr(metric))
 

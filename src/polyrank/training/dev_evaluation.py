@@ -12,14 +12,13 @@ from typing import Any, cast
 import torch
 
 from polyrank.errors import DataError, UsageError, nearest
-from polyrank.evaluation.pairs import evaluate_pairs, has_classes, pair_metrics
+from polyrank.evaluation.pairs import evaluate_pairs, pair_figures
 from polyrank.evaluation.ranking import evaluate
 from polyrank.models.base import Model
 from polyrank.records import Example, LabelledPair
 from polyrank.training.batches import Item, move
 from polyrank.training.config import RANKING, TrainingConfig
 from polyrank.training.gather import alone
-from polyrank.training.objectives.classification import classify
 from polyrank.training.objectives.objective import LOSS, Evaluation
 from polyrank.training.objectives.registry import Setup
 from polyrank.training.step import precision_of
@@ -137,9 +136,8 @@ def of_examples(dev: Sequence[Example], config: TrainingConfig) -> Evaluation:
 
 
 def of_pairs(setup: Setup, dev: Sequence[LabelledPair], config: TrainingConfig) -> Evaluation:
-    """Correlations of scored pairs, accuracy of classes."""
-    classes = has_classes(dev) and setup.objective.task == "classify"
-    known = ("accuracy",) if classes else ("spearman", "pearson")
+    """Correlations of scored pairs, accuracy and macro F1 of classes."""
+    known = pair_figures(setup.module.model, dev)
     metric = asked(config) or known[0]
     if metric not in known:
         raise UsageError(
@@ -147,10 +145,7 @@ def of_pairs(setup: Setup, dev: Sequence[LabelledPair], config: TrainingConfig) 
         )
 
     def measure(model: Model) -> dict[str, float]:
-        if classes and "classifier" in setup.module.heads:
-            return pair_metrics(classify(setup.module, setup.collator, dev), dev)
-        ranker: Any = model
-        return evaluate_pairs(ranker, dev)
+        return evaluate_pairs(model, dev)
 
     return Evaluation(measure, metric)
 

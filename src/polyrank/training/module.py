@@ -10,7 +10,7 @@ of each context, n pairs, T tokens, d dimensions, h width of the encoder, L clas
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any, ClassVar
 
 import torch
@@ -32,7 +32,7 @@ LOGITS_AT_ONCE = 2**24
 
 
 class TrainingModule(nn.Module):
-    """A model and its loss. What is learnt beside the model is in `heads`."""
+    """A model and its loss."""
 
     parts: ClassVar[tuple[str, ...]]
     """The names of what is encoded: each is a list of batches in a step."""
@@ -42,12 +42,10 @@ class TrainingModule(nn.Module):
         model: Model,
         objective: ObjectiveConfig,
         loss: Loss,
-        heads: Mapping[str, nn.Module] | None = None,
     ) -> None:
         super().__init__()
         self.model = model
         self.objective = objective
-        self.heads = nn.ModuleDict(heads)
         self._loss = loss
 
     def encode(self, part: str, batch: Batch) -> Tensor:
@@ -96,11 +94,10 @@ class TwoTowers(TrainingModule):
         model: TwoTower,
         objective: ObjectiveConfig,
         loss: Loss,
-        heads: Mapping[str, nn.Module] | None = None,
         *,
         raw: bool = False,
     ) -> None:
-        super().__init__(model, objective, loss, heads)
+        super().__init__(model, objective, loss)
         self.raw = raw
 
     def encode(self, part: str, batch: Batch) -> Tensor:

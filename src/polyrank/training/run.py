@@ -104,12 +104,12 @@ def train(
         with processes.sharing_errors():
             require_replaceable(run.output, DESCRIPTION, "a model")
             check_batches(len(examples), config)
+            job = training_job(run)  # before the model gets what the objective adds to it
             set_seed(config.seed)
             setup = build(model, examples, config, objective, teacher)
             evaluation = evaluation_of(setup, dev, config)
         for note in setup.notes:
             say(note)
-        job = training_job(run)
         require_agreement(job)
         with resuming(job, restart) as checkpoint:
             result = fit(run, setup, evaluation, job.work, checkpoint, say)
@@ -169,7 +169,7 @@ def training_job(run: Run) -> Job:
         "architecture": model.architecture,
         "training": to_mapping(run.config),
         "objective": to_mapping(run.objective),
-        "model": model.fingerprint(),
+        "model": model.classes_fingerprint(),
         "dtype": str(model.compute_dtype),
         "share": run.provenance.share or EVERYTHING,
         "examples": fingerprint_of(run.examples),

@@ -153,7 +153,7 @@ def read_nli(source: Source) -> Iterator[LabelledPair]:
         if not first or not second:
             source.passed_over[EMPTY] += 1
             continue
-        yield LabelledPair(first=first, second=second, label=CLASSES[label])
+        yield LabelledPair(first=first, second=second, label=CLASSES[label], class_name=label)
 
 
 def read_sts(source: Source) -> Iterator[LabelledPair]:

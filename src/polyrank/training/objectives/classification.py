@@ -1,10 +1,10 @@
 """Classification: the class of a pair.
 
 [−log softmax(W · f)_label]. For cross, W · f is the head's output. For bi, f is the `concatenation`
-of the two vectors u and v, before normalisation and temperature, and W is learnt beside the model.
+of the two vectors u and v, before normalisation and temperature, and W is the model's classifier.
 Reimers, Gurevych (EMNLP 2019), Sentence-BERT; of its concatenations (u, v, |u−v|) is the best.
 
-Letters: n pairs, L classes, d dimensions.
+Letters: n pairs, L classes.
 """
 
 from __future__ import annotations
@@ -12,9 +12,10 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from polyrank.errors import DataError
+from polyrank.models.config import ClassifierConfig, Concatenation
 from polyrank.records import LabelledPair
 from polyrank.training.objectives.checks import named
 from polyrank.training.objectives.objective import (
@@ -27,18 +28,9 @@ from polyrank.training.objectives.objective import (
 )
 
 if TYPE_CHECKING:
-    from torch import Tensor, nn
+    from torch import Tensor
 
     from polyrank.training.module import TrainingModule
-
-Concatenation = Literal["u,v", "|u-v|", "u*v", "|u-v|,u*v", "u,v,u*v", "u,v,|u-v|", "u,v,|u-v|,u*v"]
-FEATURES = {
-    "u": lambda u, v: u,
-    "v": lambda u, v: v,
-    "|u-v|": lambda u, v: (u - v).abs(),
-    "u*v": lambda u, v: u * v,
-}
-AT_ONCE = 256
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,6 +64,7 @@ class Classification(Objective):
         """Labels are classes, of which a cross-encoder has a given number."""
         is_cross = given.model.architecture == "cross"
         require_classes(given.examples, given.model.config.num_labels if is_cross else None)
+        class_names(given.examples)
 
     def dev_records(self, given: Given, dev: Records) -> Sequence[Any]:
         """Labels are classes that are trained on."""
@@ -81,11 +74,14 @@ class Classification(Objective):
         return pairs
 
     def make(self, given: Given) -> tuple[TrainingModule, Collator]:
-        """The pairs as they are; for bi, with a classifier beside the model."""
+        """The pairs as they are; the model gets the classes, and a bi-encoder its classifier.
+
+        A model that tells the same classes already goes on with its classifier.
+        """
         from polyrank.training.batches import labelled_pairs
 
-        heads = {} if given.model.architecture == "cross" else {"classifier": new_classifier(given)}
-        return labelled_pairs(given, self.loss, raw=True, heads=heads)
+        give_classes(given)
+        return labelled_pairs(given, self.loss, raw=True)
 
     def loss(
         self, module: TrainingModule, encoded: dict[str, Tensor], step: dict[str, Any]
@@ -129,40 +125,67 @@ def num_classes(pairs: Sequence[LabelledPair]) -> int:
     return int(max(pair.label for pair in pairs)) + 1
 
 
-def new_classifier(given: Given) -> nn.Linear:
-    """Sentence-BERT's classifier over the two vectors of a pair, drawn from the run's seed."""
-    import torch
-    from torch import nn
+def class_names(pairs: Sequence[LabelledPair], num_labels: int | None = None) -> tuple[str, ...]:
+    """The name of each class, or its number where it has none: (L,).
 
-    model = given.model
-    width = model.dimension * len(given.objective.concatenation.split(","))
-    classifier = nn.Linear(width, num_classes(given.examples))
-    generator = torch.Generator().manual_seed(given.config.seed)
-    nn.init.normal_(classifier.weight, std=0.02, generator=generator)
-    nn.init.zeros_(classifier.bias)
-    return classifier.to(model.device)
+    `num_labels` is L; by default the labels count up to it. Raises DataError where one class has
+    two names or two classes have one.
+    """
+    names: dict[int, str] = {}
+    for place, pair in enumerate(pairs):
+        if pair.class_name is None:
+            continue
+        name = names.setdefault(int(pair.label), pair.class_name)
+        if name != pair.class_name:
+            raise DataError(
+                f"The class {pair.label} is called {name}, and in {named(place, 'pair')} "
+                f"{pair.class_name}.",
+                "Give every class one name.",
+            )
+    found = tuple(names.get(label, str(label)) for label in range(num_labels or num_classes(pairs)))
+    if len(set(found)) < len(found):
+        raise DataError(
+            f"Two classes have the same name: {', '.join(found)}.", "Give every class its own name."
+        )
+    return found
+
+
+def give_classes(given: Given) -> None:
+    """Let the model tell the classes of the training data, with a new classifier where needed.
+
+    The new classifier of a bi-encoder is drawn from the run's seed. Raises DataError for data whose
+    classes have other names than those of a cross-encoder.
+    """
+    model, objective = given.model, given.objective
+    if model.architecture == "cross":
+        known, wanted = model.classes, class_names(given.examples, model.config.num_labels)
+        plain = tuple(map(str, range(len(known))))
+        if known not in (plain, wanted):
+            raise DataError(
+                f"The cross-encoder tells the classes {', '.join(known)}, but those of the data "
+                f"are {', '.join(wanted)}.",
+                "Give data of the same classes, or start from another base.",
+            )
+        model.take_classifier(ClassifierConfig(classes=wanted))
+        return
+    wanted = class_names(given.examples)
+    config = ClassifierConfig(classes=wanted, concatenation=objective.concatenation)
+    if model.classifier_config != config:
+        model.take_classifier(config)
+        model.classifier.draw(given.config.seed)
 
 
 def class_logits(
     module: TrainingModule, encoded: dict[str, Tensor], step: dict[str, Any]
 ) -> Tensor:
     """What the cross-encoder or the classifier says of each pair: (n, L)."""
-    if "classifier" not in module.heads:
+    if module.model.architecture == "cross":
         return encoded["pairs"]
     u = encoded["contexts"][step["first"], 0]  # (n, d)
     v = encoded["candidates"][step["second"]]  # (n, d)
-    logits: Tensor = module.heads["classifier"](concatenated(u, v, module.objective.concatenation))
+    model: Any = module.model
+    logits: Tensor = model.classifier(u, v)
     return logits
-
-
-def concatenated(u: Tensor, v: Tensor, concatenation: str) -> Tensor:
-    """What a classifier sees of two vectors: (n, d), (n, d) → (n, k · d).
-
-    `concatenation` names the k parts, with commas: u, v, |u-v|, u*v.
-    """
-    import torch
-
-    return torch.cat([FEATURES[part](u, v) for part in concatenation.split(",")], dim=1)
 
 
 def class_softmax(logits: Tensor, labels: Tensor) -> Tensor:
@@ -174,18 +197,3 @@ def class_softmax(logits: Tensor, labels: Tensor) -> Tensor:
     from torch.nn import functional
 
     return functional.cross_entropy(logits, labels)
-
-
-def classify(module: TrainingModule, collator: Collator, pairs: Sequence[LabelledPair]) -> Tensor:
-    """The logits of a classifier that is trained beside a bi-encoder: (n, L), on the CPU."""
-    import torch
-
-    from polyrank.training.batches import Item, move
-
-    logits = []
-    with torch.no_grad():
-        for start in range(0, len(pairs), AT_ONCE):
-            items = [Item(place, one) for place, one in enumerate(pairs[start:][:AT_ONCE])]
-            step = move(collator(items), module.model.device)
-            logits.append(class_logits(module, module.encode_step(step), step).float().cpu())
-    return torch.cat(logits)

@@ -114,6 +114,8 @@ def build(
 ) -> Setup:
     """What a run minimises, with its batches and its data set.
 
+    The model gets the classifier that the objective trains, and loses one that it does not train.
+
     A `teacher` scores all candidates of each step of the in-batch softmax. Raises UsageError for an
     objective or settings that do not suit the model or the kind of records, DataError for records
     that it cannot be trained on.
@@ -125,6 +127,8 @@ def build(
         model=model, examples=examples, config=config, objective=objective, teacher=teacher
     )
     chosen.check(given)
+    if chosen.task != "classify":
+        model.drop_classifier()
     module, collator = chosen.make(given)
     return Setup(
         objective=chosen,
