@@ -3,6 +3,7 @@
 import json
 
 import pytest
+from safetensors.torch import load_file
 
 from launching import launch
 from polyrank.cli.main import commands, run
@@ -83,6 +84,37 @@ def test_from_nothing_to_a_base_of_all_architectures(corpora, capsys):
     more = ["--base", out, "--tasks", "ict", "--output", corpora / "continued", *RUN]
     assert pretrain(corpora, *more, "--layers", "9") == 0
     assert "--layers has no effect with --base" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("tasks", "said", "equal"),
+    [
+        (
+            "mlm",
+            "Two towers: pairs of mlm are of neither side, so one encoder is trained, and",
+            True,
+        ),
+        ("ict,mlm", "Two towers: each is trained on half of the pairs of mlm.", False),
+    ],
+)
+def test_two_towers_are_both_trained(corpora, capsys, tasks, said, equal):
+    out = corpora / "encoder"
+    given = ["--tasks", tasks, "--no-shared-towers", "--output", out, *SMALL, *RUN]
+    assert pretrain(corpora, *given) == 0
+    captured = capsys.readouterr()
+    assert said in captured.out
+    drawn = (
+        "No task compares vectors, so the projection to 8 stays as it was drawn." in captured.err
+    )
+    assert drawn == equal
+    weights = load_file(out / "model.safetensors")
+    candidate = {name for name in weights if name.startswith("candidate_tower.")}
+    assert candidate
+    same = [
+        bool((weights[name] == weights[name.replace("candidate", "context")]).all())
+        for name in candidate
+    ]
+    assert all(same) if equal else sum(same) < 0.2 * len(same)
 
 
 def test_an_interrupted_run_goes_on_from_the_same_new_encoder(corpora, monkeypatch, capsys):

@@ -33,14 +33,16 @@ def pair_of(number):
 
 
 class Endless:
-    """Pairs of all tasks in turn; `one_sided`, six of the in-batch softmax and then none."""
+    """Pairs of some tasks in turn; `one_sided`, six of the in-batch softmax and then none."""
 
-    def __init__(self, one_sided):
+    def __init__(self, tasks, one_sided):
+        self.turns = [turn for turn, task in enumerate(TASKS.split(",")) if task in tasks]
         self.one_sided = one_sided
 
     def __getitem__(self, number):
         if not self.one_sided:
-            return pair_of(number)
+            around, turn = divmod(number, len(self.turns))
+            return pair_of(6 * around + self.turns[turn])
         return pair_of(6 * number + number % 3 if number < 6 else 6 * number + 3 + number % 3)
 
 
@@ -52,19 +54,24 @@ def records_of(count=24, *, held_out=12, tasks=TASKS, logq=True, one_sided=False
         if pair.task in apart:
             apart[pair.task].append(pair)
     return CorpusPairs(
-        Endless(one_sided),
+        Endless(config.weights, one_sided),
         count,
         config=config,
+        is_compared=bool(config.weights.keys() - JOINED),
         masking=MaskingConfig() if JOINED & config.weights.keys() else None,
         fingerprint=f"corpus of {count}",
         held_out=apart,
     )
 
 
-def pretraining_of(folder, *, cache="never", batch_tokens=60, double=True, **settings):
+def pretraining_of(
+    folder, *, cache="never", batch_tokens=60, double=True, shared_towers=True, **settings
+):
     """The module in float64, the collator and the data set; what measures, and what chooses."""
     records = records_of(**settings)
-    model = load_variant("bi", folder, shared_towers=True, projection=8, max_context_length=20)
+    model = load_variant(
+        "bi", folder, shared_towers=shared_towers, projection=8, max_context_length=20
+    )
     objective = ObjectiveConfig(gradient_cache=cache, logq=True)
     config = TrainingConfig(train_batch_tokens=batch_tokens)
     setup = build(model, records, config, objective)

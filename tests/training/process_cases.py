@@ -28,4 +28,5 @@ COMBINATIONS = {
 }
 COMBINATIONS["bi-corpus-never"] = ("bi", "corpus", "never", {})
 COMBINATIONS["bi-corpus-always"] = ("bi", "corpus", "always", {})
+COMBINATIONS["bi-corpus-two-towers"] = ("bi", "corpus", "never", {"shared_towers": False})
 COMBINATIONS["bi-corpus-one-sided"] = ("bi", "corpus", "never", {"one_sided": True})

@@ -15,23 +15,27 @@ from polyrank.tokens.batching import batches
 from polyrank.training.config import TrainingConfig
 from polyrank.training.objectives.registry import ObjectiveConfig, build
 from polyrank.training.pretraining import objective as objective_module
+from polyrank.training.pretraining.collator import document, fitted
 from polyrank.training.pretraining.config import PretrainingConfig
-from polyrank.training.pretraining.objective import accidental, document, fitted
+from polyrank.training.pretraining.objective import accidental, embeddings_of
 from polyrank.training.run import train
 from tiny_encoders import load_variant
 
 
-def vectors_of(model, texts):
-    rows = [model.context_tower(batches([ids], 0)[0])[0].mean(dim=0) for ids in texts]
-    return functional.normalize(model.context_projection(torch.stack(rows)), dim=-1)
+def vectors_of(tower, projection, texts):
+    rows = [tower(batches([ids], 0)[0])[0].mean(dim=0) for ids in texts]
+    return functional.normalize(projection(torch.stack(rows)), dim=-1)
 
 
 def softmax_by_hand(model, pairs):
     """The sum of the cross-entropies of the pairs of the in-batch softmax."""
     config = model.config
-    left = vectors_of(model, model.tokenizer.contexts([pair.first for pair in pairs], 20))
+    firsts = model.tokenizer.contexts([pair.first for pair in pairs], 20)
+    left = vectors_of(model.context_tower, model.context_projection, firsts)
     seconds = [document(pair) for pair in pairs]
-    right = vectors_of(model, model.tokenizer.candidates(seconds, config.max_candidate_length))
+    read = model.tokenizer.candidates(seconds, config.max_candidate_length)
+    tower = model.candidate_tower or model.context_tower
+    right = vectors_of(tower, model.candidate_projection or model.context_projection, read)
     total = 0.0
     for i, pair in enumerate(pairs):
         terms = {}
@@ -48,25 +52,28 @@ def joined_by_hand(module, step):
     """The mean cross-entropy of masked tokens, and the sum of that of what follows."""
     tokens, follows = [], []
     for batch in step["joined"]:
-        outputs = module.model.context_tower(batch)
+        reader = int(batch["reader"])
+        tower = (module.model.context_tower, module.model.candidate_tower)[reader]
+        masked_head, follows_head = module.masked_heads[reader], module.follows_heads[reader]
+        outputs = tower(batch)
         for row, place in enumerate(batch["rows"].tolist()):
             labels = step["labels"][place]
             for position, label in zip(batch["positions"][row], labels, strict=True):
                 if label < 0:
                     continue
-                inner = module.masked_head.dense(outputs[row, position])
-                inner = module.masked_head.norm(functional.gelu(inner))
-                logits = module.embeddings @ inner + module.masked_head.bias
+                inner = masked_head.norm(functional.gelu(masked_head.dense(outputs[row, position])))
+                logits = embeddings_of(tower) @ inner + masked_head.bias
                 tokens.append(-logits.log_softmax(dim=0)[label])
             asked = step["follows"][place]
             if asked >= 0:
-                logits = module.follows_head.out(module.follows_head.dense(outputs[row, 0]).tanh())
+                logits = follows_head.out(follows_head.dense(outputs[row, 0]).tanh())
                 follows.append(-logits.log_softmax(dim=0)[asked])
     return torch.stack(tokens).mean(), torch.stack(follows).sum()
 
 
-def test_the_loss_and_its_gradients_are_those_written_out(bert):
-    setup = pretraining_of(bert)
+@pytest.mark.parametrize("shared_towers", [True, False])
+def test_the_loss_and_its_gradients_are_those_written_out(bert, shared_towers):
+    setup = pretraining_of(bert, shared_towers=shared_towers)
     module, dataset = setup.module, setup.dataset
     set_dropout(module, 0.0)
     loss, gradients = run_step(module, setup.collator, dataset)
@@ -84,34 +91,43 @@ def test_the_loss_and_its_gradients_are_those_written_out(bert):
             continue
         torch.testing.assert_close(gradients[name], wanted, rtol=1e-5, atol=1e-7, msg=name)
     assert gradients["model.context_projection.weight"].abs().max() > 1e-5
-    assert gradients["masked_head.dense.weight"].abs().max() > 1e-5
-    assert gradients["follows_head.out.weight"].abs().max() > 1e-5
+    assert len(module.readers) == (1 if shared_towers else 2)
+    for reader in range(len(module.readers)):
+        assert gradients[f"masked_heads.{reader}.dense.weight"].abs().max() > 1e-5
+        assert gradients[f"follows_heads.{reader}.out.weight"].abs().max() > 1e-5
 
 
 def test_predictions_begin_with_how_often_tokens_occur(bert):
     setup = pretraining_of(bert)
-    counts = torch.ones(len(setup.module.embeddings), dtype=torch.float64)
+    (tower,) = setup.module.readers
+    counts = torch.ones(len(embeddings_of(tower)), dtype=torch.float64)
     for pair in map(pair_of, range(24)):
         for ids in setup.module.model.tokenizer.encode_turns([pair.first, document(pair)]):
             for token in ids:
                 counts[token] += 1
-    begun = setup.module.masked_head.bias.detach().exp()
+    begun = setup.module.masked_heads[0].bias.detach().exp()
     torch.testing.assert_close(begun, counts / counts.sum(), rtol=1e-5, atol=0)
     assert counts.max() > 10
 
 
 @pytest.mark.parametrize(
-    "tasks", ["ict", "mlm", "next_sentence", "ict,mlm", "ict,bfs,wlp,mlm,next_sentence"]
+    ("tasks", "shared_towers"),
+    [
+        ("ict", True),
+        ("mlm", True),
+        ("next_sentence", True),
+        ("ict,mlm", True),
+        ("ict,bfs,wlp,mlm,next_sentence", True),
+        ("ict,mlm,next_sentence", False),
+    ],
 )
-def test_the_gradient_cache_gives_the_plain_step(bert, tasks):
+def test_the_gradient_cache_gives_the_plain_step(bert, tasks, shared_towers):
     steps = []
-    names = tasks.split(",")
-    places = [n for n in range(24) if pair_of(n).task in names]
     for cache in ("never", "always"):
-        setup = pretraining_of(bert, cache=cache, tasks=tasks)
+        setup = pretraining_of(bert, cache=cache, tasks=tasks, shared_towers=shared_towers)
         set_dropout(setup.module, 0.2)
         torch.manual_seed(3)
-        steps.append(run_step(setup.module, setup.collator, setup.dataset, places))
+        steps.append(run_step(setup.module, setup.collator, setup.dataset))
     (loss, gradients), (other_loss, other) = steps
     torch.testing.assert_close(loss, other_loss)
     assert loss > 0
@@ -167,9 +183,13 @@ def test_two_texts_share_the_room(lengths, expected):
     assert right == second[: len(right)]
 
 
-def run(folder, output, records, **settings):
+def run(folder, output, records, *, shared_towers=True, projection=8, **settings):
     model = BiEncoder.from_pretrained(
-        folder, device="cpu", dtype="float32", shared_towers=True, projection=8
+        folder,
+        device="cpu",
+        dtype="float32",
+        shared_towers=shared_towers,
+        projection=projection,
     )
     config = TrainingConfig(
         batch_size=12, max_steps=settings.pop("steps", 8), learning_rate=1e-3, evaluations=2
@@ -195,6 +215,62 @@ def test_a_run_learns_every_task_and_is_a_base_for_all(bert, tmp_path):
     assert "pairs drawn from it" in card
     record = json.loads((tmp_path / "out" / "training.json").read_text())
     assert record["identity"]["examples"] == "corpus of 720"
+
+
+def towers_of(folder):
+    model = BiEncoder.from_pretrained(folder, device="cpu", shared_towers=False)
+    return model.context_tower.state_dict(), model.candidate_tower.state_dict()
+
+
+def moved(before, after):
+    """The parameters that are others than before."""
+    return {name for name, value in after.items() if not torch.equal(value, before[name])}
+
+
+@pytest.mark.parametrize("tasks", ["mlm", "next_utterance", "mlm,next_sentence"])
+def test_where_no_task_tells_the_sides_apart_both_towers_are_one_encoder(bert, tmp_path, tasks):
+    begun, _ = towers_of(bert)
+    records = records_of(12 * 8, tasks=tasks)
+    run(bert, tmp_path / "out", records, shared_towers=False, projection=None)
+    one, other = towers_of(tmp_path / "out")
+    assert not moved(one, other)
+    assert len(moved(begun, one)) > 0.9 * len(one)
+    alone, _ = run(bert, tmp_path / "alone", records, projection=None)
+    assert not moved(one, alone.context_tower.state_dict()), "each pair trains the one encoder"
+
+
+@pytest.mark.parametrize("tasks", ["ict,mlm", "mlm"])
+def test_two_towers_that_differ_are_both_trained_by_pairs_read_as_one(bert, tmp_path, tasks):
+    base = BiEncoder.from_pretrained(bert, device="cpu", shared_towers=False, projection=8)
+    with torch.no_grad():
+        for parameter in base.candidate_tower.parameters():
+            parameter.mul_(1.01)
+    base.save_pretrained(tmp_path / "base")
+    begun = towers_of(tmp_path / "base")
+    setup = pretraining_of(tmp_path / "base", tasks=tasks, shared_towers=False)
+    places = [n for n in range(24) if setup.dataset[n].example.is_joined]
+    _, gradients = run_step(setup.module, setup.collator, setup.dataset, places)
+    records = records_of(12 * 8, tasks=tasks)
+    run(tmp_path / "base", tmp_path / "out", records, shared_towers=False)
+    for number, tower in enumerate(("context_tower", "candidate_tower")):
+        assert gradients[f"model.{tower}.encoder.embeddings.word_embeddings.weight"].any()
+        before, after = begun[number], towers_of(tmp_path / "out")[number]
+        assert len(moved(before, after)) > 0.9 * len(after), tower
+
+
+def test_the_two_towers_share_the_pairs_that_are_read_as_one(bert):
+    setup = pretraining_of(bert, shared_towers=False)
+    numbered = [setup.dataset[place] for place in range(24)]
+    step = setup.collator(numbered)
+    joined = [item for item in numbered if item.example.is_joined]
+    assert set(step["readers"].tolist()) == {0, 1}
+    for batch in step["joined"]:
+        assert {int(step["readers"][row]) for row in batch["rows"]} == {int(batch["reader"])}
+    assert sorted(torch.cat([batch["rows"] for batch in step["joined"]]).tolist()) == list(
+        range(len(joined))
+    )
+    for place, item in enumerate(joined):
+        assert setup.collator([item])["readers"].tolist() == [step["readers"][place]]
 
 
 def test_a_resumed_run_makes_the_same_weights(bert, tmp_path):

@@ -35,7 +35,7 @@ from polyrank.training.recipes import PRETRAINING, find
 
 if TYPE_CHECKING:
     from polyrank.pretraining.corpus.schema import Kind
-    from polyrank.training.pretraining.corpora import Corpora
+    from polyrank.training.pretraining.corpora import Corpora, CorpusPairs
 
 NEW = {"projection": 512, "learning_rate": 5e-4}
 """The defaults of a new encoder."""
@@ -264,6 +264,28 @@ def load_base(options: PretrainOptions, corpora: Corpora, device: str, output: O
     )
 
 
+def say_of_towers(
+    options: PretrainOptions, corpora: Corpora, model: Any, examples: CorpusPairs, output: Output
+) -> None:
+    """Say how pairs that are read as one text train two towers, and what nothing trains."""
+    from polyrank.training.pretraining.objective import one_for_both
+
+    joined = " and ".join(task.name for task in corpora.tasks() if task.is_joined)
+    if model.candidate_tower is not None and joined:
+        if one_for_both(model, examples):
+            output.say(
+                f"Two towers: pairs of {joined} are of neither side, so one encoder is trained, "
+                "and both towers become it."
+            )
+        else:
+            output.say(f"Two towers: each is trained on half of the pairs of {joined}.")
+    if options.base is None and model.context_projection is not None and not examples.is_compared:
+        output.warn(
+            f"No task compares vectors, so the projection to {model.dimension} stays as it was "
+            "drawn. Leave it out with --projection none."
+        )
+
+
 def run(options: PretrainOptions, corpora: Corpora, model: Any, output: Output) -> None:
     """Train, and say what came of it."""
     import shutil
@@ -275,6 +297,7 @@ def run(options: PretrainOptions, corpora: Corpora, model: Any, output: Output) 
     steps = options.training.num_steps(one_pass)
     warn_of_idle_training(options.training, output, TRAINING)
     examples = corpora.pairs(steps * options.training.batch_size, options.masking)
+    say_of_towers(options, corpora, model, examples, output)
     parameters = sum(one.numel() for one in model.parameters()) / 1e6
     folder = target_of(options)
     result = run_training(

@@ -75,6 +75,9 @@ class TrainingModule(nn.Module):
         """This process's share of the loss of one step: ()."""
         return self.loss(self.encode_step(step), step)
 
+    def finish(self) -> None:
+        """Do what is left once all steps are taken and the best checkpoint is chosen."""
+
     def share_of_mean(self, mean: Tensor, count: int) -> Tensor:
         """A mean over `count` things of this process as a share of the mean over all."""
         return mean * (count / sum_over_processes(count, self.model.device))

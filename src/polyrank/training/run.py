@@ -113,6 +113,7 @@ def train(
         require_agreement(job)
         with resuming(job, restart) as checkpoint:
             result = fit(run, setup, evaluation, job.work, checkpoint, say)
+            setup.module.finish()
             texts = run.texts(result, setup.module, job.identity)
             processes.run_on_first(lambda: model.save_pretrained(run.output, extra=texts))
             freeze(model, "all")

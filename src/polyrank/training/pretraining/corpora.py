@@ -117,6 +117,7 @@ class Corpora:
             self.mixture,
             num_pairs,
             config=self.config,
+            is_compared=not all(task.is_joined for task in tasks),
             masking=masking if any(task.is_joined for task in tasks) else None,
             fingerprint=hashlib.sha256(json.dumps(described).encode()).hexdigest(),
             held_out={task.name: list(task.sample(most)) for task in tasks},
@@ -178,8 +179,9 @@ class EndlessPairs(Protocol):
 class CorpusPairs(Sequence[Pair]):
     """As many pairs as a run takes; `pairs` holds them in the order in which they are read.
 
-    `masking` is for those that are read as one text, if there are any. `fingerprint` identifies the
-    corpora and all that the pairs depend on. `held_out` are pairs that are not trained on, by task;
+    `is_compared` says whether the two texts of any are read apart and compared. `masking` is for
+    those that are read as one text, if there are any. `fingerprint` identifies the corpora and all
+    that the pairs depend on. `held_out` are pairs that are not trained on, by task;
     `held_out_steps` are such pairs in the steps of which the dev loss is the mean.
     """
 
@@ -189,6 +191,7 @@ class CorpusPairs(Sequence[Pair]):
         num_pairs: int,
         *,
         config: PretrainingConfig,
+        is_compared: bool,
         masking: MaskingConfig | None,
         fingerprint: str,
         held_out: Mapping[str, Sequence[Pair]],
@@ -197,6 +200,7 @@ class CorpusPairs(Sequence[Pair]):
         self.pairs = pairs
         self.num_pairs = num_pairs
         self.config = config
+        self.is_compared = is_compared
         self.masking = masking
         self.fingerprint = fingerprint
         self.held_out = held_out

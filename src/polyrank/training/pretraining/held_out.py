@@ -16,16 +16,9 @@ from polyrank.pretraining.pairs import Pair
 from polyrank.records import Context
 from polyrank.training.batches import Item, move
 from polyrank.training.objectives.objective import Collator, Evaluation
+from polyrank.training.pretraining.collator import ANSWERS, WANTED, document, keys
 from polyrank.training.pretraining.corpora import CorpusPairs
-from polyrank.training.pretraining.objective import (
-    ABSENT,
-    ANSWERS,
-    WANTED,
-    PretrainingModule,
-    accidental,
-    document,
-    keys,
-)
+from polyrank.training.pretraining.objective import PretrainingModule, accidental, read_by
 
 METRIC = "held_out"
 """The mean over the tasks of recall@1, of masked tokens that are right, and of right answers."""
@@ -98,17 +91,17 @@ def read_as_one(
         items = [Item(start + n, pair) for n, pair in enumerate(pairs[start:][:AT_ONCE])]
         step = move(collator(items), module.model.device)
         outputs = module.encode_step(step)["joined"]
-        masked = step["labels"] != ABSENT
-        logits = module.masked_head(outputs[:, 1:][masked], module.embeddings)
-        tokens.append(logits.argmax(dim=-1) == step["labels"][masked])
-        asked = step["follows"] != ABSENT
-        follows = module.follows_head(outputs[asked, 0]).argmax(dim=-1)
-        answers.append(follows == step["follows"][asked])
+        for reader in range(len(module.readers)):
+            masked, asked = read_by(reader, step)
+            found = module.masked_logits(reader, outputs[:, 1:][masked]).argmax(dim=-1)
+            tokens.append(found == step["labels"][masked])
+            follows = module.follows_heads[reader](outputs[asked, 0]).argmax(dim=-1)
+            answers.append(follows == step["follows"][asked])
     right = share(torch.cat(tokens))
-    found = torch.cat(answers)
-    if not len(found):
+    follow = torch.cat(answers)
+    if not len(follow):
         return {"main": right, "masked": right}
-    return {"main": share(found), "masked": right, "follows": share(found)}
+    return {"main": share(follow), "masked": right, "follows": share(follow)}
 
 
 def share(right: Tensor) -> float:

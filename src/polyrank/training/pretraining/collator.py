@@ -1,0 +1,173 @@
+"""Pairs of a corpus to the batches of a step: texts read apart, and pairs read as one text.
+
+Knows nothing of losses. What is masked, and which of two towers reads a pair, depends on the seed
+and the pair's number alone.
+
+Letters: B pairs of the in-batch softmax, U different documents, n pairs read as one, K masked
+tokens of the one that has most, T tokens.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
+
+from polyrank.data.answers import text_identity
+from polyrank.models.two_tower import TwoTower
+from polyrank.pretraining.pairs import Pair
+from polyrank.records import Context
+from polyrank.tokens.batching import Batch, batches
+from polyrank.tokens.masking import Masking
+from polyrank.tokens.tokenizer import cut
+from polyrank.training.batches import Item, TextBatcher
+from polyrank.training.pretraining.config import PretrainingConfig
+
+ABSENT = -100
+"""The label of what is not to be predicted."""
+WANTED, ANSWERS = 4, 64
+"""The most keys of a pair that count for accidental hits."""
+
+
+class PretrainingCollator:
+    """Pairs of a corpus to a step; what is masked depends on the seed and the pairs' numbers."""
+
+    def __init__(
+        self,
+        model: TwoTower,
+        config: PretrainingConfig,
+        masking: Masking | None,
+        token_budget: int,
+        seed: int,
+        *,
+        num_readers: int = 1,
+    ) -> None:
+        """`num_readers` towers share the pairs that are read as one text."""
+        self.read = TextBatcher(model, token_budget)
+        self.config = config
+        self.masking = masking
+        self.seed = seed
+        self.num_readers = num_readers
+
+    def __call__(self, step: Sequence[Item]) -> dict[str, Any]:
+        """`contexts`, `candidates` and `joined`: batches cut by length, of which any may be none;
+        `identities`, `context_texts`, `texts` and `log_frequencies` as in `InBatchCollator`;
+        `wanted` (B, 4) and `answers` (U, 64): keys, filled up with numbers that match nothing;
+        `labels` (n, K): the masked tokens; `follows` (n,): 1, 0 or no question; `readers` (n,): the
+        number of the tower that reads each, as `reader` in the batches of `joined`; `count`: pairs.
+        """
+        pairs: list[Pair] = [item.example for item in step]
+        apart = [pair for pair in pairs if not pair.is_joined]
+        joined = [item for item in step if item.example.is_joined]
+        made = {**self.softmax(apart), "count": len(pairs), "joined": []}
+        made |= {"labels": torch.zeros(0, 1).long()}
+        made |= dict.fromkeys(("follows", "readers"), torch.zeros(0).long())
+        return made | self.masked(joined) if joined else made
+
+    def softmax(self, pairs: Sequence[Pair]) -> dict[str, Any]:
+        """What the in-batch softmax needs of its pairs."""
+        rows: dict[Context, int] = {}
+        documents: list[Pair] = []
+        for pair in pairs:
+            if rows.setdefault(document(pair), len(documents)) == len(documents):
+                documents.append(pair)
+        return {
+            "contexts": self.read.contexts([pair.first for pair in pairs]),
+            "candidates": self.read.candidates(list(rows)),
+            "identities": torch.tensor([rows[document(pair)] for pair in pairs]).long(),
+            "context_texts": numbers(text_identity(pair.first) for pair in pairs),
+            "texts": numbers(text_identity(text) for text in rows),
+            "log_frequencies": torch.tensor([math.log(pair.frequency) for pair in documents]),
+            "wanted": keys([pair.wanted for pair in pairs], WANTED, -1),
+            "answers": keys([pair.answers for pair in documents], ANSWERS, -2),
+        }
+
+    def masked(self, step: Sequence[Item]) -> dict[str, Any]:
+        """Pairs read as one text, some of their tokens masked."""
+        assert self.masking is not None
+        pairs: list[Pair] = [item.example for item in step]
+        texts = self.read.tokenizer
+        room = self.config.max_joined_length - texts.pair_overhead
+        firsts = texts.encode_turns([pair.first for pair in pairs])
+        seconds = texts.encode_turns([document(pair) for pair in pairs])
+        fitting = [fitted(*both, room) for both in zip(firsts, seconds, strict=True)]
+        rows, segments = zip(*(texts.join(*both) for both in fitting), strict=True)
+        ids = pad_sequence([torch.tensor(row) for row in rows], True, float(texts.pad_id))
+        ids = ids.long()  # (n, T)
+        draws = [self.draws(item, len(row)) for item, row in zip(step, rows, strict=True)]
+        uniform = pad_sequence(draws, True).permute(2, 0, 1)  # (3, n, T)
+        corrupted, chosen = self.masking(ids, uniform)
+        positions, labels = picked(ids, chosen)
+        cut_ids = [one[: len(row)] for one, row in zip(corrupted.tolist(), rows, strict=True)]
+        readers = torch.tensor([self.reader(item) for item in step])
+        made: list[Batch] = []
+        for reader in range(self.num_readers):
+            own = (readers == reader).nonzero()[:, 0]
+            for batch in batches(
+                [cut_ids[row] for row in own],
+                texts.pad_id,
+                segments=[segments[row] for row in own],
+                budget=self.read.token_budget,
+            ):
+                batch["rows"] = own[batch["rows"]]
+                batch["positions"] = positions[batch["rows"]]
+                batch["reader"] = torch.tensor(reader)
+                made.append(batch)
+        follows = [ABSENT if pair.label is None else pair.label for pair in pairs]
+        return {
+            "joined": made,
+            "labels": labels,
+            "follows": torch.tensor(follows),
+            "readers": readers,
+        }
+
+    def reader(self, item: Item) -> int:
+        """The number of the tower that reads a pair as one text, whatever else is in the step."""
+        return item.draw(self.seed + 1).randrange(self.num_readers)
+
+    def draws(self, item: Item, length: int) -> Tensor:
+        """What decides over the tokens of a pair, whatever else stands in the step: (T, 3)."""
+        seed = item.draw(self.seed).getrandbits(62)
+        return torch.rand(length, 3, generator=torch.Generator().manual_seed(seed))
+
+
+def document(pair: Pair) -> Context:
+    """The second text of a pair, after its title where it has one."""
+    return pair.second if pair.second_title is None else (pair.second_title, pair.second)
+
+
+def fitted(first: list[int], second: list[int], room: int) -> tuple[list[int], list[int]]:
+    """Two texts cut to `room` tokens: the longer loses most; the first its oldest, the second its
+    last.
+    """
+    half = room // 2
+    own = max(half, room - len(second))
+    first = cut(first, own, "left")
+    return first, cut(second, room - len(first), "right")
+
+
+def picked(ids: Tensor, chosen: Tensor) -> tuple[Tensor, Tensor]:
+    """Where the chosen tokens of each row are, filled up with 0, and what they are, filled up with
+    no label: ids (n, T) → (n, K), (n, K).
+    """
+    counts = chosen.sum(dim=1)
+    most = max(int(counts.max()), 1)
+    order = chosen.byte().argsort(dim=1, descending=True, stable=True)[:, :most]
+    there = torch.arange(order.shape[1])[None, :] < counts[:, None]
+    return order * there, ids.gather(1, order).masked_fill(~there, ABSENT)
+
+
+def numbers(values: Iterable[int]) -> Tensor:
+    """64-bit numbers, also of nothing."""
+    return torch.tensor(list(values), dtype=torch.int64)
+
+
+def keys(sets: Sequence[frozenset[int]], most: int, fill: int) -> Tensor:
+    """The smallest `most` keys of each, filled up: (len(sets), most)."""
+    rows = [sorted(one)[:most] for one in sets]
+    filled = [[*row, *[fill] * (most - len(row))] for row in rows]
+    return torch.tensor(filled, dtype=torch.int64).view(len(sets), most)
