@@ -24,11 +24,11 @@ from polyrank.training.negatives.config import NegativesConfig
 from polyrank.training.objectives.registry import OBJECTIVES, ObjectiveConfig
 
 if TYPE_CHECKING:
-    from polyrank.records import Example, LabelledPair
+    from polyrank.records import Example, LabelledPair, RetrievalSet
     from polyrank.training.negatives.methods import Method
     from polyrank.training.negatives.pool import Pool
 
-    Records = Sequence[Example] | Sequence[LabelledPair]
+    Dev = Sequence[Example] | Sequence[LabelledPair] | RetrievalSet
 
 PAIRS = ("given", "random", "dialogue", "bm25", "model")
 TAUGHT = [name for name, one in OBJECTIVES.items() if one.learns_from_scores]
@@ -144,7 +144,7 @@ def distil(options: DistilOptions, output: Output) -> None:
             )
             options = settled(options, pool, output)
             records = pool if isinstance(pool, list) else list(pool.examples)
-            dev = training.load_dev(options, output)
+            dev = training.dev_for(options, training.load_dev(options, output), output)
             model = training.load_base(options, device, output)
             training.warn_of_idle(options, records, model, output)
         if options.in_batch:
@@ -194,8 +194,8 @@ def settled(
 
 
 def taught(
-    options: DistilOptions, pool: Pool | list[LabelledPair], dev: Records, output: Output
-) -> tuple[list[Example] | list[LabelledPair], Records]:
+    options: DistilOptions, pool: Pool | list[LabelledPair], dev: Dev, output: Output
+) -> tuple[list[Example] | list[LabelledPair], Dev]:
     """The records with the teacher's labels: the training data and the dev data."""
     from polyrank.training.teaching.labelling import label
     from polyrank.training.teaching.silver import silver_pairs
@@ -233,16 +233,16 @@ def taught(
     return [*pool, *silver], dev
 
 
-def taught_dev(options: DistilOptions, teacher: Any, dev: Records, output: Output) -> Records:
+def taught_dev(options: DistilOptions, teacher: Any, dev: Dev, output: Output) -> Dev:
     """Dev examples with the teacher's scores of some of their wrong candidates, for the dev loss.
 
-    Labelled pairs stay as they are.
+    Labelled pairs and a corpus that is searched stay as they are.
     """
     from polyrank.jobs import digest_of
     from polyrank.training.objectives.checks import with_candidates_as_negatives
     from polyrank.training.teaching.labelling import label
 
-    if not dev or training.is_pairs(dev):
+    if not isinstance(dev, Sequence) or not dev or training.is_pairs(dev):
         return dev
     most = options.negatives.num_negatives
     examples = with_candidates_as_negatives(cast("Sequence[Example]", dev), most)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 from polyrank.cli.command import command
 from polyrank.cli.data import DataOptions, share_of, warn_of_idle_seed
@@ -37,9 +37,10 @@ from polyrank.training.recipes import RECIPES, find
 
 if TYPE_CHECKING:
     from polyrank.data.sampling import Share
-    from polyrank.records import Example, LabelledPair
+    from polyrank.records import Example, LabelledPair, RetrievalSet
 
     Records = Sequence[Example] | Sequence[LabelledPair]
+    Dev = Records | RetrievalSet
 
 Architecture = Literal["bi", "poly", "cross"]
 EVERY: tuple[Architecture, ...] = ("bi", "poly", "cross")
@@ -86,7 +87,13 @@ class TrainOptions(DataOptions, RunOptions):
     )
     share_seed: int = option(0, help="Seed of --share: another number draws other examples.")
     limit: int | None = option(None, help="Use only the first N training examples, of the share.")
-    dev_limit: int | None = option(None, help="Use only the first N dev examples.")
+    dev_limit: int | None = option(None, help="Use only the first N dev examples or questions.")
+    dev_candidates: int | Literal["all"] | None = option(
+        None,
+        help="Candidates of each dev example that has none of its own, drawn from the responses of "
+        "the file, or all of these. By default 20; but a corpus with judgements is searched whole "
+        "by bi- and poly-encoders.",
+    )
     model: dict[str, Any] = any_of(
         {
             "bi": BiEncoderConfig(),
@@ -109,6 +116,9 @@ class TrainOptions(DataOptions, RunOptions):
         for name in ("limit", "dev_limit"):
             value = getattr(self, name)
             require(value is None or value >= 1, flag_of(name), "at least 1", value)
+        number = self.dev_candidates
+        known = "at least 2, or all"
+        require(number in (None, "all") or number >= 2, "--dev-candidates", known, number)  # type: ignore[operator]
         share_of(self.share, self.share_seed)
 
     @property
@@ -175,7 +185,7 @@ def train_one(
     options: TrainOptions,
     device: str,
     examples: Records,
-    dev: Records,
+    dev: Dev,
     output: Output,
     *,
     keep: bool = False,
@@ -185,6 +195,7 @@ def train_one(
     Returns what --json prints of it.
     """
     with processes.sharing_errors():
+        dev = dev_for(options, dev, output)
         model = load_base(options, device, output)
         record = finished_record(options, model, examples, dev) if keep else None
         if record is None:
@@ -196,7 +207,7 @@ def train_one(
 
 
 def finished_record(
-    options: TrainOptions, model: Any, examples: Records, dev: Records
+    options: TrainOptions, model: Any, examples: Records, dev: Dev
 ) -> dict[str, Any] | None:
     """The record of the run in the output, if it is the run that is asked for."""
     import json
@@ -222,7 +233,7 @@ def run(
     options: TrainOptions,
     model: Any,
     examples: Records,
-    dev: Records,
+    dev: Dev,
     output: Output,
     *,
     teacher: Any = None,
@@ -237,7 +248,7 @@ def run(
         options,
         output,
         doing=f"Training a {ARCHITECTURES[options.arch]} on {len(examples):,} {kind}, "
-        f"{len(dev):,} for dev",
+        f"{described(dev)} for dev",
         done="Trained",
         then=f"Evaluate it with: polyrank evaluate {options.output} --data {options.dev or 'FILE'}",
         objective=options.objective,
@@ -264,8 +275,15 @@ def printed(options: TrainOptions, result: Mapping[str, Any]) -> dict[str, Any]:
     return summary(result, "dev", output=options.output, architecture=options.arch)
 
 
-def load_data(options: TrainOptions, output: Output) -> tuple[Records, Records]:
-    """The training records and the dev records, examples with candidates or labelled pairs."""
+def described(dev: Dev) -> str:
+    """How many dev records there are."""
+    if isinstance(dev, Sequence):
+        return f"{len(dev):,}"
+    return f"{len(dev.queries):,} questions of {len(dev.corpus):,} documents"
+
+
+def load_data(options: TrainOptions, output: Output) -> tuple[Records, Dev]:
+    """The training records and the dev records."""
     from polyrank.cli import data
 
     examples = data.load_training(
@@ -279,21 +297,57 @@ def load_data(options: TrainOptions, output: Output) -> tuple[Records, Records]:
     return examples, load_dev(options, output)
 
 
-def load_dev(options: TrainOptions, output: Output) -> Records:
-    """The dev records, examples with candidates or labelled pairs."""
+def load_dev(options: TrainOptions, output: Output) -> Dev:
+    """The dev records: examples with candidates, labelled pairs or a whole corpus."""
     from polyrank.cli import data
-    from polyrank.evaluation.tasks import with_sampled_candidates
+    from polyrank.evaluation.tasks import with_all_candidates, with_sampled_candidates
     from polyrank.records import RetrievalSet
 
     if options.dev is None:
         return []
     found = data.load_records(options.dev, options, split=options.dev_split, say=output.say)
-    everything: Any = list(found.examples()) if isinstance(found, RetrievalSet) else found
-    dev: Records = everything[: options.dev_limit]
+    if isinstance(found, RetrievalSet):
+        return found
+    everything: Any = found
     if is_pairs(everything):
+        if options.dev_candidates is not None:
+            output.warn("--dev-candidates has no effect on labelled pairs.")
+        return cast("Records", everything[: options.dev_limit])
+    if options.dev_candidates == "all":
+        return with_all_candidates(everything, options.dev.name)
+    return with_sampled_candidates(
+        everything[: options.dev_limit],
+        options.dev_candidates or DEV_CANDIDATES,
+        options.training.seed,
+        source=everything,
+    )
+
+
+def dev_for(options: TrainOptions, dev: Dev, output: Output) -> Dev:
+    """The dev records as the architecture takes them: a corpus becomes examples with drawn
+    candidates for a cross-encoder, which cannot search, and where so many were asked for.
+    """
+    from polyrank.evaluation.tasks import with_sampled_candidates
+    from polyrank.records import Example
+
+    if isinstance(dev, Sequence):
         return dev
-    drawn: Any = dev
-    return with_sampled_candidates(drawn, DEV_CANDIDATES, options.training.seed, source=everything)
+    number, questions = options.dev_candidates, dev.first(options.dev_limit)
+    if options.arch != "cross" and not isinstance(number, int):
+        return questions
+    count = number if isinstance(number, int) else DEV_CANDIDATES
+    if options.arch == "cross":
+        output.say(
+            f"A cross-encoder cannot search a corpus: each dev question gets {count} candidates, "
+            "drawn from it."
+        )
+    documents = (Example(context=each.text, response=each.text) for each in dev.corpus)
+    return with_sampled_candidates(
+        list(questions.examples()),
+        count,
+        options.training.seed,
+        source=[*dev.examples(), *documents],
+    )
 
 
 def load_base(options: TrainOptions, device: str, output: Output) -> Any:
@@ -339,4 +393,6 @@ def warn_of_idle(options: TrainOptions, examples: Records, model: Any, output: O
         output.warn(f"{flag_of(setting)} has no effect on the objective {chosen.name}.")
     if options.dev is None and options.training.metric is not None:
         output.warn("--metric has no effect without --dev.")
+    if options.dev is None and options.dev_candidates is not None:
+        output.warn("--dev-candidates has no effect without --dev.")
     warn_of_idle_training(options.training, output)

@@ -23,7 +23,7 @@ from polyrank.training.config import STANDARD, TrainingConfig, without_effect
 from polyrank.training.model_card import Provenance
 
 if TYPE_CHECKING:
-    from polyrank.records import Example, LabelledPair
+    from polyrank.records import Example, LabelledPair, RetrievalSet
     from polyrank.training.objectives.registry import ObjectiveConfig
     from polyrank.training.pretraining.corpora import CorpusPairs
     from polyrank.training.result import TrainingResult
@@ -99,7 +99,7 @@ def run_training(
     then: str,
     objective: ObjectiveConfig,
     provenance: Provenance,
-    dev: Sequence[Example] | Sequence[LabelledPair] = (),
+    dev: Sequence[Example] | Sequence[LabelledPair] | RetrievalSet = (),
     teacher: Any = None,
 ) -> TrainingResult:
     """Train, save to `folder`, and tell people what happens and what to do next."""

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import Literal
 
 from polyrank.config import require
+from polyrank.evaluation.metric_names import NAME, NAMES
 
-METRICS = re.compile(r"loss|recall@[1-9]\d*|mrr|spearman|pearson|accuracy|macro_f1|held_out")
-RANKING = re.compile(r"recall@[1-9]\d*|mrr")
+METRICS = re.compile(rf"loss|{NAME.pattern}|spearman|pearson|accuracy|macro_f1|held_out")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,8 +61,8 @@ class TrainingConfig:
     """Evaluate this often in each epoch, instead of `evaluations`; 2 evaluates after each half."""
     metric: str | None = None
     """The dev figure that chooses the best checkpoint: loss, of which less is better; recall@K,
-    mrr; for labelled pairs spearman, pearson, accuracy, macro_f1. By default recall@1, spearman for
-    scores and accuracy for classes."""
+    ndcg@K, mrr@K, mrr or map; for labelled pairs spearman, pearson, accuracy, macro_f1. By default
+    recall@1, ndcg@10 for a corpus, spearman for scores and accuracy for classes."""
     train_batch_tokens: int = 1024
     """Padded tokens of one pass through an encoder; a step takes several. Changes no result."""
     seed: int = 0
@@ -84,16 +84,9 @@ class TrainingConfig:
         require(0 <= self.dropout < 1, "dropout", "from 0 to below 1", self.dropout)
         often = self.evaluations_per_epoch
         require(often is None or often > 0, "evaluations_per_epoch", "positive", often)
-        known = "loss, recall@K, mrr, spearman, pearson, accuracy, macro_f1 or held_out"
+        known = f"loss, {NAMES}, spearman, pearson, accuracy, macro_f1 or held_out"
         metric = self.metric
         require(metric is None or bool(METRICS.fullmatch(metric)), "metric", known, repr(metric))
-
-    @property
-    def ks(self) -> tuple[int, ...]:
-        """The k of the dev figures recall@k: the usual ones and that of `metric`."""
-        asked = self.metric or ""
-        own = {int(asked.removeprefix("recall@"))} if asked.startswith("recall@") else set()
-        return tuple(sorted({1, 2, 5, 10} | own))
 
     def steps_per_epoch(self, num_examples: int) -> int:
         """The steps of one pass. A last batch that is not full is left out of it."""

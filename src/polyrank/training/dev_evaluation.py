@@ -12,21 +12,24 @@ from typing import Any, cast
 import torch
 
 from polyrank.errors import DataError, UsageError, nearest
+from polyrank.evaluation.metric_names import NAME, NAMES, corpus_metrics
 from polyrank.evaluation.pairs import evaluate_pairs, pair_figures
-from polyrank.evaluation.ranking import evaluate
+from polyrank.evaluation.ranking import TwoTowerRanker, evaluate, metrics_of
+from polyrank.evaluation.retrieval import evaluate_retrieval, judged, measures
 from polyrank.models.base import Model
-from polyrank.records import Example, LabelledPair
+from polyrank.records import Example, LabelledPair, RetrievalSet
 from polyrank.training.batches import Item, move
-from polyrank.training.config import RANKING, TrainingConfig
+from polyrank.training.config import TrainingConfig
 from polyrank.training.gather import alone
 from polyrank.training.objectives.objective import LOSS, Evaluation
 from polyrank.training.objectives.registry import Setup
 from polyrank.training.step import precision_of
 
 Records = Sequence[Example] | Sequence[LabelledPair]
+Dev = Records | RetrievalSet
 
 
-def evaluation_of(setup: Setup, dev: Records, config: TrainingConfig) -> Evaluation | None:
+def evaluation_of(setup: Setup, dev: Dev, config: TrainingConfig) -> Evaluation | None:
     """How the model is evaluated: the dev loss, and the figures that its objective or the dev data
     have; None without dev data.
 
@@ -44,7 +47,8 @@ def evaluation_of(setup: Setup, dev: Records, config: TrainingConfig) -> Evaluat
             )
         return None
     try:
-        steps = setup.objective.dev_steps(setup.given, dev)
+        records = list(dev.examples()) if isinstance(dev, RetrievalSet) else dev
+        steps = setup.objective.dev_steps(setup.given, records)
     except DataError:
         if needs_loss:
             raise
@@ -54,10 +58,12 @@ def evaluation_of(setup: Setup, dev: Records, config: TrainingConfig) -> Evaluat
     return with_loss(figures, loss_of(setup, steps), config)
 
 
-def figures_of(setup: Setup, dev: Records, config: TrainingConfig) -> Evaluation | None:
+def figures_of(setup: Setup, dev: Dev, config: TrainingConfig) -> Evaluation | None:
     """The figures beside the loss, and the one that chooses by default; None without dev data."""
     if setup.evaluation is not None:
         return own_figures(setup.evaluation, config)
+    if isinstance(dev, RetrievalSet):
+        return of_corpus(setup.given.model, dev, config)
     if not dev:
         return None
     if isinstance(dev[0], LabelledPair):
@@ -107,7 +113,7 @@ def own_figures(evaluation: Evaluation, config: TrainingConfig) -> Evaluation:
 
 
 def of_examples(dev: Sequence[Example], config: TrainingConfig) -> Evaluation:
-    """recall@k and MRR of examples with candidates."""
+    """recall@k, MRR and the metric asked for, of examples with candidates."""
     metric = asked(config) or "recall@1"
     bare = next((number for number, one in enumerate(dev, 1) if not one.candidates), None)
     if bare is not None:
@@ -115,22 +121,40 @@ def of_examples(dev: Sequence[Example], config: TrainingConfig) -> Evaluation:
             f"Dev example {bare} has no candidates to rank.",
             "Give each its candidates, or draw them with with_sampled_candidates.",
         )
-    if not RANKING.fullmatch(metric):
+    if not NAME.fullmatch(metric):
         raise UsageError(
             f"metric = {metric} is for labelled pairs, but the dev data are examples to rank.",
-            "Choose recall@K, mrr or loss.",
+            f"Choose {NAMES} or loss.",
         )
-    fewest = min(len(example.candidates or ()) for example in dev)
-    if metric.startswith("recall@") and int(metric.removeprefix("recall@")) > fewest:
-        raise UsageError(
-            f"metric = {metric}, but a dev example has only {fewest} candidates.",
-            "Choose a smaller k, or mrr.",
-        )
+    metrics_of(dev, (), [metric])
 
     def measure(model: Model) -> dict[str, float]:
         ranker: Any = model
-        result = evaluate(ranker, dev, ks=config.ks)
-        return {"mrr": result.mrr, **{f"recall@{k}": value for k, value in result.recall.items()}}
+        return evaluate(ranker, dev, metrics=[metric]).figures
+
+    return Evaluation(measure, metric)
+
+
+def of_corpus(model: Model, dev: RetrievalSet, config: TrainingConfig) -> Evaluation:
+    """The figures of a corpus that every query searches, and the metric asked for."""
+    metric = asked(config) or "ndcg@10"
+    if not isinstance(model, TwoTowerRanker):
+        raise UsageError(
+            "The dev data are a corpus, which a cross-encoder cannot search.",
+            "Give it examples with candidates, such as with_sampled_candidates draws.",
+        )
+    if not NAME.fullmatch(metric):
+        raise UsageError(
+            f"metric = {metric} is for labelled pairs, but the dev data are a corpus to search.",
+            f"Choose {NAMES} or loss.",
+        )
+    metrics = corpus_metrics(others=[metric])
+    measures(metrics)
+    judged(dev)
+
+    def measure(model: Model) -> dict[str, float]:
+        searcher: Any = model
+        return evaluate_retrieval(searcher, dev, metrics=metrics).means()
 
     return Evaluation(measure, metric)
 

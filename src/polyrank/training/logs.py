@@ -15,6 +15,7 @@ from typing import Any
 from transformers import TrainerCallback
 
 from polyrank.errors import MissingExtraError
+from polyrank.evaluation.metric_names import NAME, label_of
 from polyrank.progress import Say
 from polyrank.storage import storage_errors, write_text
 
@@ -54,10 +55,14 @@ class StepClock(TrainerCallback):
 class ProgressLog(TrainerCallback):
     """Says to people how far the training is."""
 
-    def __init__(self, say: Say, clock: StepClock, batch_size: int) -> None:
+    def __init__(
+        self, say: Say, clock: StepClock, batch_size: int, metric: str | None = None
+    ) -> None:
+        """`metric` is the figure that chooses the best checkpoint, if one does."""
         self.say = say
         self.clock = clock
         self.batch_size = batch_size
+        self.metric = metric
 
     def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **rest: Any) -> None:
         """Say the loss, or the dev figures, in one line."""
@@ -72,11 +77,11 @@ class ProgressLog(TrainerCallback):
             speed = f"{done / max(self.clock.seconds, 1e-9):.0f} contexts/s"
             self.say(f"{place}  loss {float(logs['loss']):.3f}  {speed}")
         elif figures:
-            self.say(place + shown(figures))
+            self.say(place + shown(figures, self.metric))
 
 
-def shown(figures: dict[str, float]) -> str:
-    """The dev figures that people want to see of the many."""
+def shown(figures: dict[str, float], metric: str | None = None) -> str:
+    """The dev figures that people want to see of the many, and the one that chooses."""
     names = {
         "loss": "loss",
         "recall@1": "R@1",
@@ -85,6 +90,8 @@ def shown(figures: dict[str, float]) -> str:
         "accuracy": "accuracy",
     }
     names |= {"held_out": "held out"}
+    if metric is not None and metric not in names:
+        names[metric] = label_of(metric, None) if NAME.fullmatch(metric) else metric
     return "".join(
         f"  dev {word} {figures[name]:.3f}" for name, word in names.items() if name in figures
     )

@@ -19,7 +19,7 @@ from torch import nn
 from polyrank._version import __version__
 from polyrank.config import to_mapping
 from polyrank.models.base import Model
-from polyrank.records import Example, LabelledPair
+from polyrank.records import Example, LabelledPair, RetrievalSet
 from polyrank.training import processes
 from polyrank.training.config import TrainingConfig
 from polyrank.training.logs import LOG, by_number, log_text
@@ -29,6 +29,7 @@ from polyrank.training.objectives.registry import ObjectiveConfig
 from polyrank.training.pretraining.corpora import CorpusPairs
 
 RECORD = "training.json"
+Records = Sequence[Example] | Sequence[LabelledPair] | CorpusPairs | RetrievalSet
 UNKNOWN = Provenance()
 
 
@@ -55,7 +56,7 @@ class Run:
     output: Path
     config: TrainingConfig
     objective: ObjectiveConfig
-    dev: Sequence[Example] | Sequence[LabelledPair] = ()
+    dev: Sequence[Example] | Sequence[LabelledPair] | RetrievalSet = ()
     teacher: Model | None = None
     provenance: Provenance = UNKNOWN
     tensorboard: Path | None = None
@@ -88,7 +89,9 @@ class Run:
     def data(self, identity: Mapping[str, Any]) -> list[Data]:
         """The records that were trained on and, if any, those that chose the checkpoint."""
         source = self.provenance
-        named = [("training", source.train, source.share, self.examples, identity["examples"])]
+        named: list[tuple[str, str | None, str | None, Any, str]] = [
+            ("training", source.train, source.share, self.examples, identity["examples"])
+        ]
         if self.dev:
             named.append(("dev", source.dev, None, self.dev, identity["dev"]))
         return [
@@ -96,7 +99,7 @@ class Run:
                 use=use,
                 name=name,
                 share=share,
-                count=len(records),
+                count=count_of(records),
                 kind=kind_of(records),
                 sha256=sha256,
             )
@@ -104,8 +107,15 @@ class Run:
         ]
 
 
-def kind_of(records: Sequence[Example] | Sequence[LabelledPair] | CorpusPairs) -> str:
+def count_of(records: Records) -> int:
+    """How many records there are; of a corpus that is searched, how many queries."""
+    return len(records.queries) if isinstance(records, RetrievalSet) else len(records)
+
+
+def kind_of(records: Records) -> str:
     """What the card calls some records."""
+    if isinstance(records, RetrievalSet):
+        return f"queries of {len(records.corpus):,} documents"
     if isinstance(records, CorpusPairs):
         return "pairs drawn from it"
     return "labelled pairs" if records_of(records) == "pairs" else "examples"

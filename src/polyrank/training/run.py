@@ -23,16 +23,17 @@ from transformers import TrainerCallback
 
 from polyrank.config import to_mapping
 from polyrank.errors import UsageError
+from polyrank.evaluation.tasks import RetrievalTask
 from polyrank.jobs import Job, differences, digest_of, working
 from polyrank.models.base import Model
 from polyrank.models.folder import DESCRIPTION
 from polyrank.progress import Say, silent
-from polyrank.records import Example, LabelledPair
+from polyrank.records import Example, LabelledPair, RetrievalSet
 from polyrank.runtime import set_seed
 from polyrank.storage import require_replaceable
 from polyrank.training import processes
 from polyrank.training.config import TrainingConfig
-from polyrank.training.dev_evaluation import evaluation_of
+from polyrank.training.dev_evaluation import Dev, evaluation_of
 from polyrank.training.encoders import freeze, prepare
 from polyrank.training.logs import LOG, JsonLog, ProgressLog, StepClock, TensorBoardLog
 from polyrank.training.model_card import Provenance
@@ -65,7 +66,7 @@ def train(
     config: TrainingConfig,
     *,
     objective: ObjectiveConfig = DEFAULT,
-    dev: Sequence[Example] | Sequence[LabelledPair] = (),
+    dev: Dev = (),
     restart: bool = False,
     say: Say = silent,
     provenance: Provenance = UNKNOWN,
@@ -74,11 +75,12 @@ def train(
 ) -> TrainingResult:
     """Train `model` in place on `examples` and save it to the folder `output`.
 
-    `dev` examples, which need candidates, or labelled pairs choose the best checkpoint; without
-    them the last is kept. The pairs of a corpus bring held-out ones of their own. Precision is the
-    model's `compute_dtype`: bfloat16 runs the encoders in mixed precision, with float32 weights. An
-    interrupted run resumes when it is started again with the same settings. `provenance` is for the
-    model card; `tensorboard` is a folder for its events. A `teacher` scores all candidates of each
+    `dev` examples, which need candidates, labelled pairs, or a corpus that bi- and poly-encoders
+    search, choose the best checkpoint; without them the last is kept. The pairs of a corpus bring
+    held-out ones of their own. Precision is the model's `compute_dtype`: bfloat16 runs the encoders
+    in mixed precision, with float32 weights. An interrupted run resumes when it is started again
+    with the same settings. `provenance` is for the model card; its share is part of the run's
+    identity. `tensorboard` is a folder for its events. A `teacher` scores all candidates of each
     step beside the model (see `ObjectiveConfig.teacher_share`); it is not changed.
 
     Under torchrun, every process calls it with the same arguments and gets the same model and
@@ -137,7 +139,8 @@ def fit(
     with processes.sharing_errors():
         prepare(model, config)
         clock = StepClock()
-        progress = ProgressLog(say, clock, config.batch_size)
+        metric = None if evaluation is None else evaluation.metric
+        progress = ProgressLog(say, clock, config.batch_size, metric)
         callbacks: list[TrainerCallback] = [clock, progress, JsonLog(folder / LOG)]
         if run.tensorboard is not None:
             callbacks.append(TensorBoardLog(run.tensorboard / run.output.name))
@@ -181,8 +184,10 @@ def training_job(run: Run) -> Job:
     return Job(output=run.output, doing="training", noun="run", identity=identity, words=WORDS)
 
 
-def fingerprint_of(examples: Sequence[Example] | Sequence[LabelledPair] | CorpusPairs) -> str:
+def fingerprint_of(examples: Dev | CorpusPairs) -> str:
     """The SHA-256 of records, in their order; for pairs of a corpus, of what they are drawn by."""
+    if isinstance(examples, RetrievalSet):
+        return RetrievalTask(data=examples).digest
     return examples.fingerprint if isinstance(examples, CorpusPairs) else digest_of(examples)
 
 
@@ -193,7 +198,7 @@ def finished(
     config: TrainingConfig,
     *,
     objective: ObjectiveConfig = DEFAULT,
-    dev: Sequence[Example] | Sequence[LabelledPair] = (),
+    dev: Dev = (),
     provenance: Provenance = UNKNOWN,
 ) -> bool:
     """Whether `output` holds what `train` with these arguments would make."""
