@@ -279,8 +279,8 @@ def test_scores_that_are_not_from_0_to_5_are_noticed(tmp_path):
     rows = [{"sentence1": "a", "sentence2": "b", "score": n / 200} for n in range(200)]
     path.write_text(lines(rows))
     with pytest.raises(DataError, match="None of the 200 scores is above 1"):
-        load_records(path)
-    assert load_records(path, format="pairs")[100].label == 0.5
+        load_records(path, format="sts")
+    assert load_records(path)[100].label == 0.5
 
 
 BAD_BEIR = {

@@ -49,7 +49,7 @@ def test_the_true_form_is_read(fixture, written):
     expected = (
         [] if fixture.passed_over is None else [f"{path}: {fixture.passed_over} passed over."]
     )
-    assert said == expected
+    assert [words for words in said if ": read as " not in words] == expected
 
 
 @pytest.mark.parametrize("fixture", FIXTURES, ids=named)

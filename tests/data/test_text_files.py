@@ -111,5 +111,5 @@ def test_examples_come_back_as_they_were_written(tmp_path):
 def test_a_misspelt_field_is_pointed_out(tmp_path):
     path = tmp_path / "examples.jsonl"
     path.write_text('{"context": "a", "responce": "b"}\n')
-    with pytest.raises(DataError, match="Is it the field 'responce'"):
+    with pytest.raises(DataError, match="--columns context=context,response=responce"):
         load_examples(path)

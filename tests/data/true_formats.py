@@ -114,8 +114,8 @@ SNLI = [
     {"gold_label": "entailment", "sentence1": "A man.", "sentence2": "A person.", "pairID": "3e"},
 ]
 SNLI_PAIRS = [
-    LabelledPair(first="A man.", second="An old man.", label=2),
-    LabelledPair(first="A man.", second="A person.", label=1),
+    LabelledPair(first="A man.", second="An old man.", label=2, class_name="neutral"),
+    LabelledPair(first="A man.", second="A person.", label=1, class_name="entailment"),
 ]
 KORNLI = f"""sentence1{T}sentence2{T}gold_label
 그는 "집에{T}그는 갔다{T}contradiction
@@ -306,8 +306,10 @@ FIXTURES = [
         "multinli.train.ko.tsv",
         KORNLI,
         [
-            LabelledPair(first='그는 "집에', second="그는 갔다", label=0),
-            LabelledPair(first="여자", second="사람", label=1),
+            LabelledPair(
+                first='그는 "집에', second="그는 갔다", label=0, class_name="contradiction"
+            ),
+            LabelledPair(first="여자", second="사람", label=1, class_name="entailment"),
         ],
     ),
     Fixture("sts", "sts-dev.csv", STSB, STSB_PAIRS),

@@ -13,8 +13,9 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+from polyrank.data.columns import how_to_name
 from polyrank.data.json_files import read_json_lines
-from polyrank.errors import DataError, nearest
+from polyrank.errors import DataError
 from polyrank.records import Example
 from polyrank.storage import write_text
 
@@ -57,12 +58,9 @@ def parse_example(record: dict[str, Any]) -> Example:
     """One record as an `Example`; raises DataError without a place."""
     for name in ("context", "response"):
         if name not in record:
-            others = [field for field in record if field not in FIELDS]
-            found = next((field for field in others if nearest(field, [name]).startswith("Did")), 0)
-            hint = f" Is it the field {found!r}?" if found else ""
             raise DataError(
                 f"The field {name!r} is missing; the line has {', '.join(map(repr, record))}.",
-                f'Give every line "context" and "response".{hint}',
+                f'Give every line "context" and "response". {how_to_name(record)}',
             )
     context = parse_context(record["context"])
     response = parse_text(record["response"], "response")

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import IntEnum
 from functools import cached_property
+from itertools import islice
 from types import MappingProxyType
 from typing import Any, Literal
 
@@ -25,6 +26,8 @@ Found = Iterator[Example] | Iterator[LabelledPair] | RetrievalSet
 NO_VALUES: Mapping[str, Any] = MappingProxyType({})
 START = 1 << 16
 """Bytes that a format may be told by."""
+ROWS = 100
+"""Rows that a format may be told by."""
 
 
 class Fit(IntEnum):
@@ -42,7 +45,7 @@ class Fit(IntEnum):
 
 
 class Beginning:
-    """The beginning of a source, by which its format is told; reads no more than one record.
+    """The beginning of a source, by which its format is told; reads no more than some records.
 
     A source that is not a plain file, such as a pipe, is not touched.
     """
@@ -83,21 +86,26 @@ class Beginning:
         return not is_json and (len(self.cells) > 1 or "," in self.first_line)
 
     @cached_property
-    def values(self) -> Mapping[str, Any]:
-        """The first row by column; nothing where there is none.
+    def rows(self) -> list[Mapping[str, Any]]:
+        """The first rows by column.
 
         A row that cannot be read is left to the reader to complain of.
         """
         has_rows = self.is_rows or (self.is_file and self.is_json_lines)
         if not (has_rows or self.has_cells or self.text.startswith(("[", "{"))):
-            return NO_VALUES
+            return []
+        rows: list[Mapping[str, Any]] = []
         try:
-            row = next(read_rows(self.source), None)
+            rows.extend(row.values for row in islice(read_rows(self.source), ROWS))
         except DataError:
             if self.is_hub:
                 raise
-            return NO_VALUES
-        return NO_VALUES if row is None else row.values
+        return rows
+
+    @property
+    def values(self) -> Mapping[str, Any]:
+        """The first row by column; nothing where there is none."""
+        return self.rows[0] if self.rows else NO_VALUES
 
     @property
     def names(self) -> set[str]:

@@ -84,14 +84,14 @@ def load_records(
     what was passed over. Raises DataError with the place, UsageError for an unknown format.
     """
     source = Source(path=Path(path), split=split, columns=columns)
-    found = read_source(source, format, say)
+    chosen, found = read_source(source, format, say)
     if isinstance(found, RetrievalSet):
         if not found.queries:
             raise no_records(source, "question")
         records: Records = found.first(limit)
     else:
         records = take(found, source, limit)
-    report_passed_over(source, say)
+    report(source, chosen, say)
     return records
 
 
@@ -123,7 +123,7 @@ def load_with_corpus(
 
     Arguments and errors are those of `load_training`.
     """
-    found = read_source(source, format, say)
+    chosen, found = read_source(source, format, say)
     corpus: list[Candidate] = []
     if isinstance(found, RetrievalSet):
         corpus = found.corpus
@@ -131,18 +131,18 @@ def load_with_corpus(
     elif share is not None:
         found = cast("Iterator[Example]", iter(share.of(found)))
     records = take(found, source, limit)
-    report_passed_over(source, say)
+    report(source, chosen, say)
     return records, corpus
 
 
-def read_source(source: Source, format: str, say: Say) -> Found:
-    """Have the reader of a format begin. Raises UsageError for an unknown format."""
+def read_source(source: Source, format: str, say: Say) -> tuple[Format, Found]:
+    """The format of a source, and its reader at the beginning. Raises UsageError, DataError."""
     if format not in (*FORMATS, AUTO):
         raise UsageError(f"There is no format {format!r}.", nearest(format, [*FORMATS, AUTO]))
     chosen = detect_format(source) if format == AUTO else FORMATS[format]
     if source.columns and not chosen.takes_columns:
         say(f"{source.path}: --columns has no effect on the format {chosen.name}.")
-    return chosen.read(source)
+    return chosen, chosen.read(source)
 
 
 def take(
@@ -164,7 +164,10 @@ def no_records(source: Source, what: str) -> DataError:
     )
 
 
-def report_passed_over(source: Source, say: Say) -> None:
-    """Say what was passed over."""
+def report(source: Source, format: Format, say: Say) -> None:
+    """Say which columns hold which fields, unless by their names, and what was passed over."""
+    if any(field != column for field, column in source.found.items()):
+        columns = ", ".join(f"{field}={column}" for field, column in source.found.items())
+        say(f"{source.path}: read as {format.name}, {columns}.")
     for reason, count in source.passed_over.items():
         say(f"{source.path}: {count:,} {reason} passed over.")

@@ -6,7 +6,7 @@ Knows columns and where a row stands; knows nothing of what the columns mean.
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -22,7 +22,7 @@ from polyrank.data.files import (
 from polyrank.data.hub import is_hub, read_hub
 from polyrank.data.json_files import read_json_array, read_json_lines
 from polyrank.data.source import Source
-from polyrank.errors import DataError, UsageError, nearest
+from polyrank.errors import DataError
 
 JSON_LINES = (".jsonl", ".ndjson")
 
@@ -158,37 +158,6 @@ def read_parquet(path: Path) -> Iterator[dict[str, Any]]:
             "Fetch it or write it again; decompress it first if it is compressed as a whole.",
             path=path,
         ) from error
-
-
-def check_columns(columns: Mapping[str, str], fields: Sequence[str]) -> None:
-    """Raise UsageError for a mapped field that the format does not have."""
-    for field in columns:
-        if field not in fields:
-            raise UsageError(f"--columns: there is no field {field!r}.", nearest(field, fields))
-
-
-def column_of(
-    row: Row, field: str, names: Sequence[str], columns: Mapping[str, str], *, needed: bool
-) -> str | None:
-    """The column of a row that holds a field: the mapped one, or the first of `names` it has.
-
-    Raises DataError where a mapped or needed column is missing.
-    """
-    if field in columns:
-        if columns[field] in row.values:
-            return columns[field]
-        raise row.blame(
-            f"There is no column {columns[field]!r} for {field!r}.",
-            nearest(columns[field], map(str, row.values)),
-        )
-    found = next((name for name in names if name in row.values), None)
-    if found is None and needed:
-        listed = ", ".join(map(repr, row.values))
-        raise row.blame(
-            f"No column holds the {field}: expected {' or '.join(map(repr, names))}, got {listed}.",
-            f"Rename a column, or name it: --columns {field}=COLUMN.",
-        )
-    return found
 
 
 def text_of(row: Row, column: str) -> str:

@@ -24,6 +24,8 @@ class Source:
     """Whether the usual part is the one to train on, rather than one to evaluate on."""
     columns: Mapping[str, str] = field(default_factory=lambda: NO_COLUMNS)
     """From the name of a field, such as `context`, to the name of the column that holds it."""
+    found: dict[str, str] = field(default_factory=dict)
+    """From the name of a field to the column that was found for it; a reader takes note here."""
     passed_over: Counter[str] = field(default_factory=Counter)
     """How many rows were left out, by the reason; a reader counts here."""
 

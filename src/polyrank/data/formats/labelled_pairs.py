@@ -15,13 +15,20 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
+from polyrank.data.columns import (
+    FIRST,
+    SECOND,
+    check_columns,
+    column_of,
+    couple_of,
+    is_number,
+    label_of,
+)
 from polyrank.data.examples import parse_context
 from polyrank.data.files import at_line
 from polyrank.data.format import Beginning, Fit, Format
 from polyrank.data.rows import (
     Row,
-    check_columns,
-    column_of,
     is_table,
     read_cells,
     read_rows,
@@ -32,19 +39,16 @@ from polyrank.data.source import Identifiers, Source
 from polyrank.errors import DataError, nearest
 from polyrank.records import LabelledPair
 
-FIELDS = ("id", "first", "second", "label")
-PAIR_COLUMNS = {
-    "id": ("id",),
-    "first": ("first", "sentence1", "text1", "question1"),
-    "second": ("second", "sentence2", "text2", "question2"),
-    "label": ("label", "score", "is_duplicate"),
+TEXTS_AND_LABEL = ("first", "second", "label")
+FIELDS = ("id", *TEXTS_AND_LABEL)
+LABELS = {
+    "pairs": ("label", "gold_label", "score", "is_duplicate"),
+    "nli": ("gold_label", "label"),
+    "sts": ("score", "label"),
 }
-NLI_COLUMNS = {
-    "first": ("sentence1", "premise"),
-    "second": ("sentence2", "hypothesis"),
-    "label": ("gold_label", "label"),
-}
-STS_COLUMNS = {"first": ("sentence1",), "second": ("sentence2",), "label": ("score", "label")}
+"""The names of a label by format, the preferred first."""
+SCORE = "score"
+"""A column of this name, if nobody has mapped it, holds scores and not classes."""
 CLASSES = {"contradiction": 0, "entailment": 1, "neutral": 2}
 UNDECIDED = "rows with the label '-'"
 EMPTY = "rows with an empty sentence"
@@ -61,6 +65,8 @@ class Rated:
 
     pair: LabelledPair
     label: float | int
+    is_score: bool
+    """Whether it is known to be a score."""
     row: Row
 
 
@@ -76,7 +82,7 @@ def read_pairs(source: Source) -> Iterator[LabelledPair]:
         rated.append(rated_row(row, source))
         if (identifier := rated[-1].pair.id) is not None:
             identifiers.add(identifier, row.place, row.blame)
-    classes = all(isinstance(one.label, int) for one in rated)
+    classes = all(isinstance(one.label, int) and not one.is_score for one in rated)
     for one in rated:
         if classes and one.label < 0:
             raise one.row.blame(
@@ -92,10 +98,8 @@ def read_pairs(source: Source) -> Iterator[LabelledPair]:
 
 def rated_row(row: Row, source: Source) -> Rated:
     """One row, with the label as it stands."""
-    values: dict[str, Any] = {}
-    for field in FIELDS:
-        column = column_of(row, field, PAIR_COLUMNS[field], source.columns, needed=field != "id")
-        values[field] = None if column is None else row.values[column]
+    columns = columns_of(row, source, "pairs")
+    values: dict[str, Any] = {field: row.values[column] for field, column in columns.items()}
     try:
         first = parse_context(values["first"])
     except DataError as error:
@@ -104,14 +108,31 @@ def rated_row(row: Row, source: Source) -> Rated:
         raise row.blame(
             f"The second text must be a text, got {values['second']!r}.", "Give a string."
         )
-    identifier = values["id"]
+    identifier = values.get("id")
     pair = LabelledPair(
         first=first,
         second=values["second"],
         label=0,
         id=None if identifier is None else str(identifier),
     )
-    return Rated(pair=pair, label=number_of(row, values["label"]), row=row)
+    label = number_of(row, values["label"])
+    is_score = columns["label"] == SCORE and "label" not in source.columns
+    return Rated(pair=pair, label=label, is_score=is_score, row=row)
+
+
+def columns_of(row: Row, source: Source, format: str) -> dict[str, str]:
+    """The columns of a row by field; the two texts stand in one couple of names."""
+    couple = couple_of(row.values)
+    names: dict[str, tuple[str, ...]] = {
+        "id": ("id",) if format == "pairs" else (),
+        "first": FIRST if couple is None else couple[:1],
+        "second": SECOND if couple is None else couple[1:],
+        "label": LABELS[format],
+    }
+    found = {
+        field: column_of(row, field, names[field], source, needed=field != "id") for field in FIELDS
+    }
+    return {field: column for field, column in found.items() if column is not None}
 
 
 def number_of(row: Row, value: Any) -> float | int:
@@ -132,12 +153,9 @@ def number_of(row: Row, value: Any) -> float | int:
 
 def read_nli(source: Source) -> Iterator[LabelledPair]:
     """Yield a pair per row: premise, hypothesis, class. Raises DataError, with the place."""
-    check_columns(source.columns, tuple(NLI_COLUMNS))
+    check_columns(source.columns, TEXTS_AND_LABEL)
     for row in read_rows(source):
-        columns = {
-            field: column_of(row, field, names, source.columns, needed=True) or ""
-            for field, names in NLI_COLUMNS.items()
-        }
+        columns = columns_of(row, source, "nli")
         label = row.values[columns["label"]]
         if label == "-":
             source.passed_over[UNDECIDED] += 1
@@ -158,13 +176,12 @@ def read_nli(source: Source) -> Iterator[LabelledPair]:
 
 def read_sts(source: Source) -> Iterator[LabelledPair]:
     """Yield a pair per row, its score divided by 5. Raises DataError, with the place."""
-    check_columns(source.columns, tuple(STS_COLUMNS))
+    check_columns(source.columns, TEXTS_AND_LABEL)
     count, largest = 0, 0.0
-    for row in sts_rows(source):
-        columns = {
-            field: column_of(row, field, names, source.columns, needed=True) or ""
-            for field, names in STS_COLUMNS.items()
-        }
+    bare = has_no_header(source)
+    named = replace(source, found={}) if bare else source
+    for row in headerless(source) if bare else read_rows(source):
+        columns = columns_of(row, named, "sts")
         score = score_of(row, row.values[columns["label"]])
         count, largest = count + 1, max(largest, score)
         yield LabelledPair(
@@ -180,14 +197,12 @@ def read_sts(source: Source) -> Iterator[LabelledPair]:
         )
 
 
-def sts_rows(source: Source) -> Iterator[Row]:
-    """The rows, named also where the file has no header."""
-    if not source.columns and is_table(source.path):
-        first = next(read_cells(source.path), None)
-        if first is not None and is_headerless(first.texts):
-            yield from headerless(source)
-            return
-    yield from read_rows(source)
+def has_no_header(source: Source) -> bool:
+    """Whether a source is one of the benchmark's own files, whose columns have no names."""
+    if source.columns or not is_table(source.path):
+        return False
+    first = next(read_cells(source.path), None)
+    return first is not None and is_headerless(first.texts)
 
 
 def is_headerless(texts: list[str]) -> bool:
@@ -204,15 +219,6 @@ def headerless(source: Source) -> Iterator[Row]:
         yield Row(values, f"line {line}", at_line(source.path, line))
 
 
-def is_number(text: str) -> bool:
-    """Whether a text is a number."""
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
-
-
 def score_of(row: Row, value: Any) -> float:
     """A score from 0 to 5. Raises DataError."""
     is_score = isinstance(value, (int, float, str)) and not isinstance(value, bool)
@@ -224,34 +230,37 @@ def score_of(row: Row, value: Any) -> float:
     return float(value)
 
 
-def has_sentence_pair(names: set[str]) -> bool:
-    """Whether columns are called as in the data sets of sentence pairs."""
-    return {"sentence1", "sentence2"} <= names or {"premise", "hypothesis"} <= names
-
-
 def fit_nli(beginning: Beginning) -> Fit:
-    """Pairs of sentences with a class by its name."""
-    names, label = beginning.names, beginning.values.get("label")
-    named = "gold_label" in names or label in (*CLASSES, "-")
-    return Fit.COLUMNS if has_sentence_pair(names) and named else Fit.NOT
+    """Two texts with a class by its name."""
+    known: tuple[Any, ...] = (*CLASSES, "-")
+    if couple_of(beginning.names) is None:
+        return Fit.NOT
+    label = label_of(beginning.names)
+    named = any(row.get(label or "") in known for row in beginning.rows)
+    return Fit.COLUMNS if "gold_label" in beginning.names or named else Fit.NOT
 
 
 def fit_sts(beginning: Beginning) -> Fit:
-    """Pairs of sentences with a score."""
+    """Two texts with scores that go beyond 1; whole numbers only if they are called scores."""
     names = beginning.names
-    is_sts = has_sentence_pair(names) and "score" in names and not fit_nli(beginning)
-    return Fit.COLUMNS if is_sts else Fit.NOT
+    label = SCORE if SCORE in names else label_of(names)
+    if couple_of(names) is None or label is None or fit_nli(beginning):
+        return Fit.NOT
+    scores = [float(row[label]) for row in beginning.rows if is_number(row.get(label))]
+    is_graded = label == SCORE or not all(score.is_integer() for score in scores)
+    return Fit.COLUMNS if is_graded and max(scores, default=LARGEST) > 1 else Fit.NOT
 
 
 def fit_pairs(beginning: Beginning) -> Fit:
-    """The fields, mapped or by name, or pairs of sentences with another label."""
+    """The fields, mapped or by name, or two texts with another label."""
     names = beginning.names
     if beginning.is_mapped:
-        return Fit.FIELDS if {"first", "second", "label"} & set(beginning.columns) else Fit.NOT
-    if {"first", "second", "label"} <= names:
-        return Fit.COLUMNS
-    is_other = has_sentence_pair(names) and not fit_nli(beginning) and not fit_sts(beginning)
-    return Fit.COLUMNS if is_other else Fit.NOT
+        return Fit.FIELDS if set(TEXTS_AND_LABEL) & set(beginning.columns) else Fit.NOT
+    if names.issuperset(TEXTS_AND_LABEL):
+        return Fit.FIELDS
+    is_other = couple_of(names) is not None and label_of(names) is not None
+    is_known = fit_nli(beginning) or fit_sts(beginning)
+    return Fit.COLUMNS if is_other and not is_known else Fit.NOT
 
 
 FORMATS = (

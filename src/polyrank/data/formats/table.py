@@ -2,61 +2,92 @@
 
 Tables are question–answer files above all. Columns are found by their usual names or by
 `--columns context=…,response=…`; also "id", "candidates", "gold", "negatives" and "scores", which
-are lists where the file can hold them.
+are lists where the file can hold them. A row with a list of responses is an example for each.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
+from polyrank.data.columns import (
+    CONTEXT,
+    FIRST,
+    NEGATIVES,
+    RESPONSE,
+    SECOND,
+    check_columns,
+    column_of,
+    couple_of,
+    label_of,
+)
 from polyrank.data.examples import FIELDS, parse_example, read_examples
 from polyrank.data.format import Beginning, Fit, Format
-from polyrank.data.rows import Row, check_columns, column_of, read_rows
+from polyrank.data.rows import Row, read_rows
 from polyrank.data.source import Identifiers, Source
 from polyrank.errors import DataError
 from polyrank.records import Example
 
 USUAL = {
-    "context": ("context", "question", "query", "anchor", "prompt"),
-    "response": ("response", "answer", "positive", "reply"),
-    "negatives": ("negatives", "negative"),
+    "context": (*CONTEXT, *FIRST),
+    "response": (*RESPONSE, *SECOND),
+    "negatives": NEGATIVES,
 }
 """The names that a column may have where it is not mapped; of other fields, their own."""
 
 
 def read_table(source: Source) -> Iterator[Example]:
-    """Yield an example per row. Raises DataError, with the place; UsageError for unknown fields."""
+    """Yield an example per row and response.
+
+    Raises DataError, with the place; UsageError for unknown fields.
+    """
     check_columns(source.columns, FIELDS)
     identifiers = Identifiers()
     for row in read_rows(source):
-        example = example_of(row, source)
-        if example.id is not None:
-            identifiers.add(example.id, row.place, row.blame)
+        for example in examples_of(row, source):
+            if example.id is not None:
+                identifiers.add(example.id, row.place, row.blame)
+            yield example
+
+
+def examples_of(row: Row, source: Source) -> Iterator[Example]:
+    """One row as an example or, with a list of responses, as one for each.
+
+    These have the id of the row, each with its number: `id/1`, `id/2` and so on.
+    """
+    record = record_of(row, source)
+    responses = record["response"]
+    several = isinstance(responses, list) and len(responses) > 1
+    for number, response in enumerate(responses if isinstance(responses, list) else [responses], 1):
+        try:
+            example = parse_example({**record, "response": response})
+        except DataError as error:
+            raise row.blame(error.problem, error.remedy) from None
+        if several and example.id is not None:
+            example = replace(example, id=f"{example.id}/{number}")
         yield example
 
 
-def example_of(row: Row, source: Source) -> Example:
-    """One row as an example."""
+def record_of(row: Row, source: Source) -> dict[str, Any]:
+    """The fields of a row by name."""
     record: dict[str, Any] = {}
     for field in FIELDS:
         names = USUAL.get(field, (field,))
         needed = field in ("context", "response")
-        column = column_of(row, field, names, source.columns, needed=needed)
+        column = column_of(row, field, names, source, needed=needed)
         if column is None:
             continue
         value = row.values[column]
-        if needed and (value is None or value == "" or value == []):
+        has_gap = field == "response" and isinstance(value, list) and "" in value
+        if needed and (value in (None, "", []) or has_gap):
             raise row.blame(
                 f"The {field} in column {column!r} is empty.", "Fill it in, or remove the row."
             )
         record[field] = value
     if isinstance(record.get("negatives"), str):
-        record["negatives"] = [record["negatives"]]
-    try:
-        return parse_example(record)
-    except DataError as error:
-        raise row.blame(error.problem, error.remedy) from None
+        record["negatives"] = [record["negatives"]] if record["negatives"] else []
+    return record
 
 
 def fit_examples(beginning: Beginning) -> Fit:
@@ -81,7 +112,8 @@ def fit_table(beginning: Beginning) -> Fit:
     if has_fields(beginning):
         is_json = beginning.is_json_lines or beginning.text.startswith("{")
         return Fit.NOT if is_json else Fit.FIELDS
-    if names & set(USUAL["context"]) and names & set(USUAL["response"]):
+    is_labelled = couple_of(names) is not None and label_of(names) is not None
+    if names & set(USUAL["context"]) and names & set(USUAL["response"]) and not is_labelled:
         return Fit.COMMON_COLUMNS
     is_named = beginning.suffix in (".csv", ".tsv") and beginning.has_cells
     is_table = beginning.is_rows or beginning.text.startswith("[") or is_named

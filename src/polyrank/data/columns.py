@@ -1,0 +1,120 @@
+"""Which column of a row holds which field: the one that is mapped, or one with a usual name.
+
+Knows the names that data sets use; knows nothing of what becomes of the values.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from polyrank.data.rows import Row
+from polyrank.data.source import Source
+from polyrank.errors import UsageError, nearest
+
+CONTEXT = ("context", "question", "query", "anchor", "prompt")
+RESPONSE = ("response", "answer", "positive", "pos", "reply")
+NEGATIVES = ("negatives", "negative", "neg")
+COUPLES = (
+    ("first", "second"),
+    ("sentence1", "sentence2"),
+    ("sen1", "sen2"),
+    ("text1", "text2"),
+    ("question1", "question2"),
+    ("premise", "hypothesis"),
+)
+"""The names of two texts that belong together; with a label they are a labelled pair, without one
+a context and its response."""
+FIRST, SECOND = zip(*COUPLES, strict=True)
+LABELS = ("label", "gold_label", "score", "is_duplicate")
+NOT_TEXTS = ("id", "idx", "index", "guid")
+"""What is never proposed for a text or a label."""
+
+
+def couple_of(names: Iterable[str]) -> tuple[str, str] | None:
+    """The first couple of texts that a row has both of."""
+    known = set(names)
+    return next((couple for couple in COUPLES if known.issuperset(couple)), None)
+
+
+def label_of(names: Iterable[str]) -> str | None:
+    """The usual name of a label that a row has."""
+    known = set(names)
+    return next((name for name in LABELS if name in known), None)
+
+
+def check_columns(columns: Mapping[str, str], fields: Sequence[str]) -> None:
+    """Raise UsageError for a mapped field that the format does not have."""
+    for field in columns:
+        if field not in fields:
+            raise UsageError(f"--columns: there is no field {field!r}.", nearest(field, fields))
+
+
+def column_of(
+    row: Row, field: str, names: Sequence[str], source: Source, *, needed: bool
+) -> str | None:
+    """The column of a row that holds a field: the mapped one, or the first of `names` it has.
+
+    The source takes note of it. Raises DataError where a mapped or needed column is missing.
+    """
+    if field in source.columns:
+        column = source.columns[field]
+        if column in row.values:
+            return column
+        raise row.blame(
+            f"There is no column {column!r} for {field!r}.", nearest(column, map(str, row.values))
+        )
+    found = next((name for name in names if name in row.values), None)
+    if found is not None:
+        source.found.setdefault(field, found)
+    elif needed:
+        listed = ", ".join(map(repr, row.values))
+        raise row.blame(
+            f"No column holds the {field}: the columns are {listed}.",
+            how_to_name(row.values),
+        )
+    return found
+
+
+def how_to_name(values: Mapping[str, Any]) -> str:
+    """What to do about a row whose columns have unknown names: the `--columns` to type."""
+    names = [name for name in map(str, values) if "," not in name and name not in NOT_TEXTS]
+    numbers = [name for name in names if is_number(values[name])]
+    texts = [name for name in names if is_text(values[name]) and name not in numbers]
+    context = next((name for name in CONTEXT if name in texts), None) or like("context", texts)
+    response = next((name for name in RESPONSE if name in texts), None) or like("response", texts)
+    rest = [name for name in texts if name not in (context, response)]
+    context = context or next(iter(rest), None)
+    response = response or next((name for name in rest if name != context), None)
+    if context is None or response is None:
+        return "Name them: --columns context=COLUMN,response=COLUMN, or first=…,second=…,label=…."
+    remedy = f"Name them: {typed(context=context, response=response)}"
+    label = label_of(names) or next(iter(numbers), None)
+    if label is None or label in (context, response):
+        return f"{remedy}."
+    return f"{remedy}; for labelled pairs: {typed(first=context, second=response, label=label)}."
+
+
+def like(field: str, names: Sequence[str]) -> str | None:
+    """The name that is nearly that of a field."""
+    return next((name for name in names if nearest(name, [field]).startswith("Did")), None)
+
+
+def typed(**columns: str) -> str:
+    """A mapping as one types it."""
+    mapping = ",".join(f"{field}={column}" for field, column in columns.items())
+    return f"--columns {shlex.quote(mapping)}"
+
+
+def is_text(value: Any) -> bool:
+    """Whether a value is a text, or a list of texts."""
+    return isinstance(value, str) or (isinstance(value, list) and all(map(is_text, value)))
+
+
+def is_number(value: Any) -> bool:
+    """Whether a value is a number, or a text that is one."""
+    try:
+        return isinstance(value, (int, float, str)) and float(value) == float(value)
+    except ValueError:
+        return False
