@@ -172,7 +172,7 @@ def test_search_refuses_what_cannot_rerank_or_filter(bert, trained, years, cross
         (["--rerank", tmp_path / "none"], f"There is no model at {tmp_path / 'none'}"),
         (["--rerank", years], f"{years} is not a saved model"),
         (["--rerank", trained[0]], "must be a cross-encoder, got a poly-encoder"),
-        (["--rerank", classes], "with the task 'rank', got one with 'classify'"),
+        (["--rerank", classes], "with the task 'rank' or 'regress', got one with 'classify'"),
         (["--rerank", cross, "--rerank-top", "0"], "--rerank-top must be at least 1, got 0"),
         (["--rerank", cross, "-k", "41"], "40, got 41"),
         (["--filter", "year >="], "The filter 'year >=' cannot be read"),

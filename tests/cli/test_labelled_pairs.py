@@ -104,3 +104,89 @@ def test_scores_need_a_model_that_gives_scores(models, sts, capsys):
     code, _, err = polyrank(capsys, "evaluate", model, "--data", sts, "--device", "cpu")
     assert code == 2
     assert "scores as labels" in err
+
+
+@pytest.mark.parametrize(
+    ("arch", "kind", "objective", "figures"),
+    [
+        ("cross", "sts", "regression", {"spearman", "pearson"}),
+        ("cross", "nli", "classification", {"accuracy", "macro_f1"}),
+        ("bi", "sts", "cosent", {"spearman", "pearson"}),
+        ("bi", "nli", "classification", {"accuracy", "macro_f1"}),
+        ("poly", "sts", "cosent", {"spearman", "pearson"}),
+    ],
+)
+def test_auto_suits_the_labels(
+    arch, kind, objective, figures, bert, nli, sts, tmp_path, capsys, monkeypatch
+):
+    """One command, without --task, --num-labels or --objective."""
+    data, model = {"sts": sts, "nli": nli}[kind], tmp_path / "model"
+    arguments = ["--base", bert, "--train", data, "--dev", data, "--output", model, *TINY]
+    trained = answer(capsys, "train", "--arch", arch, *arguments)
+    assert set(trained["dev"]) == {"loss", *figures}
+    record = json.loads((model / "training.json").read_text())
+    assert record["objective"] == record["identity"]["objective"]["objective"] == objective
+    assert f"\nobjective: {objective}\n" in (model / "README.md").read_text()
+    loaded = load_model(model, device="cpu")
+    assert loaded.classes == (NAMES if kind == "nli" else None)
+    if arch == "cross":
+        task = {"regression": "regress", "classification": "classify"}[objective]
+        assert loaded.config.task == task
+        assert f"\ntask: {task}\n" in (model / "README.md").read_text()
+    found = answer(capsys, "evaluate", model, "--data", data, "--device", "cpu")
+    assert figures <= set(found)
+
+
+def test_the_head_has_as_many_classes_as_the_data(bert, tmp_path, capsys):
+    records = [
+        {"first": f"the {word}", "second": WORDS[place], "label": place % 5}
+        for place, word in enumerate(WORDS[15:40])
+    ]
+    data, model = write(tmp_path / "five.jsonl", records), tmp_path / "model"
+    start = ["train", "--arch", "cross", "--base", bert, "--train", data, "--output", model, *TINY]
+    answer(capsys, *start)
+    assert load_model(model, device="cpu").classes == ("0", "1", "2", "3", "4")
+    answer(capsys, *start, "--num-labels", "7")  # what is given stands
+    assert load_model(model, device="cpu").config.num_labels == 7
+    code, _, err = polyrank(capsys, *start, "--task", "regress", "--objective", "classification")
+    assert code == 2
+    assert "needs a cross-encoder with task = classify, not regress" in err
+
+
+def test_what_was_asked_for_comes_before_the_labels(bert, sts, tmp_path, capsys):
+    model = tmp_path / "model"
+    start = ["train", "--arch", "cross", "--base", bert, "--train", sts, "--output", model, *TINY]
+    for given in (["--task", "rank"], ["--objective", "binary"], ["--head", "interaction"]):
+        answer(capsys, *start, *given)
+        assert load_model(model, device="cpu").config.task == "rank"
+        assert json.loads((model / "training.json").read_text())["objective"] == "binary"
+    goes_on = tmp_path / "on"
+    start = [
+        "train",
+        "--arch",
+        "cross",
+        "--base",
+        model,
+        "--train",
+        sts,
+        "--output",
+        goes_on,
+        *TINY,
+    ]
+    answer(capsys, *start)  # a saved head keeps its task
+    assert load_model(goes_on, device="cpu").config.task == "rank"
+
+
+def test_one_trained_by_regression_reranks(bert, models, sts, tmp_path, capsys):
+    cross, index, texts = tmp_path / "cross", tmp_path / "index", tmp_path / "texts.txt"
+    texts.write_text("\n".join(WORDS), encoding="utf-8")
+    start = ["train", "--arch", "cross", "--base", bert, "--train", sts, "--output", cross, *TINY]
+    answer(capsys, *start)
+    answer(
+        capsys, "index", models("bi"), "--candidates", texts, "--output", index, "--device", "cpu"
+    )
+    asked = ["search", index, "a file", "--rerank", cross, "-k", "5", "--device", "cpu"]
+    hits = answer(capsys, *asked)["results"][0]["hits"]
+    scores = load_model(cross, device="cpu").score("a file", [hit["text"] for hit in hits])
+    assert [hit["score"] for hit in hits] == pytest.approx(scores.tolist(), abs=1e-4)
+    assert len(load_model(cross, device="cpu").rank("a file", WORDS, top_k=5)) == 5

@@ -145,7 +145,7 @@ def distil(options: DistilOptions, output: Output) -> None:
             options = settled(options, pool, output)
             records = pool if isinstance(pool, list) else list(pool.examples)
             dev = training.dev_for(options, training.load_dev(options, output), output)
-            model = training.load_base(options, device, output)
+            model = training.load_base(options, device, records, output)
             training.warn_of_idle(options, records, model, output)
         if options.in_batch:
             teacher = load(options.teacher, replace(options, device=device))

@@ -196,7 +196,7 @@ def train_one(
     """
     with processes.sharing_errors():
         dev = dev_for(options, dev, output)
-        model = load_base(options, device, output)
+        model = load_base(options, device, examples, output)
         record = finished_record(options, model, examples, dev) if keep else None
         if record is None:
             warn_of_idle(options, examples, model, output)
@@ -350,12 +350,14 @@ def dev_for(options: TrainOptions, dev: Dev, output: Output) -> Dev:
     )
 
 
-def load_base(options: TrainOptions, device: str, output: Output) -> Any:
-    """The model to train."""
+def load_base(options: TrainOptions, device: str, examples: Records, output: Output) -> Any:
+    """The model to train; a new cross-encoder gets the task that the examples call for."""
     from polyrank.models.checkpoint import ARCHITECTURES as CLASSES
     from polyrank.runtime import set_seed
 
     settings = settings_of(options, output)
+    if options.arch == "cross":
+        settings = {**task_of(options, examples, settings), **settings}
     set_seed(options.training.seed)
     return CLASSES[options.arch].from_pretrained(
         options.base,
@@ -364,6 +366,20 @@ def load_base(options: TrainOptions, device: str, output: Output) -> Any:
         token_budget=options.batch_tokens,
         **settings,
     )
+
+
+def task_of(options: TrainOptions, examples: Records, given: Mapping[str, Any]) -> dict[str, Any]:
+    """The task that a new cross-encoder needs on these examples; nothing for a saved one, whose
+    head was made for its task.
+    """
+    from polyrank.models.folder import read_description
+    from polyrank.models.source import local_folder
+    from polyrank.training.objectives.registry import cross_settings
+
+    description = read_description(local_folder(options.base))
+    if description is not None and description.architecture == "cross":
+        return {}
+    return cross_settings(options.objective, examples, given.get("task"), given.get("head"))
 
 
 def is_pairs(records: Records) -> bool:

@@ -29,7 +29,7 @@ class PairModel(Protocol):
 
     @property
     def config(self) -> Any:
-        """The settings; `config.architecture` is `cross` and `config.task` is `rank`."""
+        """The settings; `config.architecture` is `cross`, `config.task` is `rank` or `regress`."""
 
     def score_pairs(
         self, pairs: Sequence[tuple[Context, str]], *, progress: bool = False
@@ -55,7 +55,7 @@ class RetrieveRerank:
     def __init__(self, index: Index, reranker: PairModel, *, num_candidates: int = 100) -> None:
         """The index retrieves `num_candidates` for the reranker.
 
-        Raises UsageError for a reranker that is not a cross-encoder with the task `rank`.
+        Raises UsageError for a reranker that is not a cross-encoder, or that gives classes.
         """
         require_reranker(reranker)
         require(num_candidates >= 1, "num_candidates", "at least 1", num_candidates)
@@ -108,7 +108,11 @@ class RetrieveRerank:
 
 
 def require_reranker(model: Any) -> None:
-    """Raise UsageError for a model that does not score pairs for ranking."""
+    """Raise UsageError for a model that does not give one score for a pair.
+
+    Those are the cross-encoders with the task `rank` or `regress`: the values of one that was
+    trained by regression order candidates as scores do.
+    """
     config = getattr(model, "config", None)
     architecture = getattr(config, "architecture", None)
     if architecture != "cross":
@@ -119,9 +123,10 @@ def require_reranker(model: Any) -> None:
             "Load or train a cross-encoder; bi- and poly-encoders make the index.",
         )
     task = getattr(config, "task", None)
-    if task != "rank":
+    if task not in ("rank", "regress"):
         raise UsageError(
-            f"A reranker must be a cross-encoder with the task 'rank', got one with {task!r}.",
+            "A reranker must be a cross-encoder with the task 'rank' or 'regress', got one with "
+            f"{task!r}.",
             "Train one with task='rank' (--task rank).",
         )
 

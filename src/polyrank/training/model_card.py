@@ -8,12 +8,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from polyrank._version import __version__
 from polyrank.config import to_mapping
 
 if TYPE_CHECKING:
+    from polyrank.models.base import Model
     from polyrank.training.result import Run, TrainingResult
 
 CARD = "README.md"
@@ -136,11 +137,10 @@ def model_card(
 
     model, source = run.model, run.provenance
     architecture = model.architecture
-    ranks_pairs = architecture == "cross"
     metadata = ModelCardData(
         base_model=source.base if is_hub_id(source.base) else None,
         library_name="polyrank",
-        pipeline_tag="text-ranking" if ranks_pairs else "sentence-similarity",
+        pipeline_tag=pipeline_tag(model),
         tags=["polyrank", f"{architecture}-encoder"],
     )
     settings = {**to_mapping(model.config), **to_mapping(run.objective), **to_mapping(run.config)}
@@ -152,7 +152,7 @@ def model_card(
         version=__version__,
         source=source,
         class_name=CLASSES[architecture],
-        use=usage(architecture, model.config),
+        use=usage(model),
         num_parameters=sum(one.numel() for one in model.parameters()),
         num_trained=num_trained,
         data=data,
@@ -168,8 +168,19 @@ def is_hub_id(base: str | None) -> bool:
     return base is not None and not Path(base).exists() and base.count("/") <= 1
 
 
-def usage(architecture: str, config: Any) -> str:
-    """A call that uses the model."""
-    if architecture == "cross" and config.task != "rank":
+def pipeline_tag(model: Model) -> str:
+    """What the hub calls the use of the model."""
+    if model.architecture != "cross":
+        return "sentence-similarity"
+    return "text-ranking" if model.classes is None else "text-classification"
+
+
+def usage(model: Model) -> str:
+    """Calls that use the model."""
+    rank = 'model.rank("a question", ["one answer", "another"])'
+    classify = 'model.classify([("one text", "another")])'
+    if model.classes is not None:
+        return classify if model.architecture == "cross" else f"{rank}\n{classify}"
+    if model.architecture == "cross" and model.config.task != "rank":
         return 'model.score_pairs([("one text", "another")])'
-    return 'model.rank("a question", ["one answer", "another"])'
+    return rank

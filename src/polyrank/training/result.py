@@ -67,6 +67,7 @@ class Run:
         """The texts that are kept beside the model, by file name; `module` is what was trained."""
         record = {
             **vars(result),
+            "objective": self.objective.objective,
             "num_examples": len(self.examples),
             "num_processes": processes.count(),
             "polyrank_version": __version__,

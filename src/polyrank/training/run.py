@@ -38,7 +38,7 @@ from polyrank.training.encoders import freeze, prepare
 from polyrank.training.logs import LOG, JsonLog, ProgressLog, StepClock, TensorBoardLog
 from polyrank.training.model_card import Provenance
 from polyrank.training.objectives.objective import Evaluation
-from polyrank.training.objectives.registry import ObjectiveConfig, Setup, build
+from polyrank.training.objectives.registry import ObjectiveConfig, Setup, build, objective_for
 from polyrank.training.pretraining.corpora import CorpusPairs
 from polyrank.training.result import RECORD, UNKNOWN, Run, TrainingResult, summarise
 from polyrank.training.trainer import RankingTrainer, training_arguments
@@ -106,9 +106,10 @@ def train(
         with processes.sharing_errors():
             require_replaceable(run.output, DESCRIPTION, "a model")
             check_batches(len(examples), config)
+            run = with_objective(run)
             job = training_job(run)  # before the model gets what the objective adds to it
             set_seed(config.seed)
-            setup = build(model, examples, config, objective, teacher)
+            setup = build(model, examples, config, run.objective, teacher)
             evaluation = evaluation_of(setup, dev, config)
         for note in setup.notes:
             say(note)
@@ -166,6 +167,14 @@ def fit(
     return summarise(trainer.state, clock.seconds, config)
 
 
+def with_objective(run: Run) -> Run:
+    """The run with the objective that `auto` stands for. Raises UsageError where none suits."""
+    if isinstance(run.examples, CorpusPairs):  # their objective cannot be chosen
+        return run
+    chosen = objective_for(run.model, run.examples, run.objective)
+    return replace(run, objective=replace(run.objective, objective=chosen.name))
+
+
 def training_job(run: Run) -> Job:
     """The run as a job, with everything that its result depends on."""
     model, teacher = run.model, run.teacher
@@ -216,7 +225,7 @@ def finished(
         objective=objective,
         provenance=provenance,
     )
-    same: bool = record.get("identity") == training_job(run).plain
+    same: bool = record.get("identity") == training_job(with_objective(run)).plain
     return same
 
 

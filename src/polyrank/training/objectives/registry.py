@@ -64,8 +64,9 @@ class ChosenObjective:
     objective: ObjectiveName = "auto"
     """The loss. By default: on examples, `in_batch_softmax` for bi, poly and a cross with head =
     interaction, and `listwise` for other cross-encoders; on labelled pairs, `classification` of
-    whole numbers and `cosent` of scores for bi and poly, and what its task says for cross. A
-    teacher's scores count only for `margin_mse`, `kl`."""
+    whole numbers, and of scores `cosent` for bi and poly, `regression` for cross, which gets the
+    task and the number of classes from the data unless they are given. A teacher's scores count
+    only for `margin_mse`, `kl`."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -190,6 +191,22 @@ def choose_objective(
             f"Give --head {chosen.head}, or choose listwise.",
         )
     return chosen
+
+
+def cross_settings(
+    objective: ObjectiveConfig, examples: Records, task: str | None = None, head: str | None = None
+) -> dict[str, Any]:
+    """The task of a new cross-encoder, and how many classes it tells, so that it suits the records.
+
+    `task` and `head` are what was asked for. Raises UsageError as `choose_objective`.
+    """
+    if records_of(examples) != "pairs" or head == "interaction":  # which only ranks
+        return {}
+    chosen = choose_objective(objective, "cross", examples, task)
+    if chosen.task != "classify":
+        return {"task": chosen.task}
+    labels: Any = examples
+    return {"task": chosen.task, "num_labels": max(int(max(one.label for one in labels)) + 1, 2)}
 
 
 def default_objective(
