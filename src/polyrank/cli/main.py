@@ -27,6 +27,7 @@ from polyrank.cli.evaluate import evaluate
 from polyrank.cli.index import index
 from polyrank.cli.mine import mine
 from polyrank.cli.pretrain import pretrain
+from polyrank.cli.reproduce import reproduce
 from polyrank.cli.search import search
 from polyrank.cli.train import train
 from polyrank.errors import InputError, PolyrankError, UsageError, nearest
@@ -38,7 +39,20 @@ BROKEN_PIPE = 141
 
 def commands() -> tuple[Command[Any], ...]:
     """Every command, in the order of --help."""
-    return demo, corpus, pretrain, train, mine, distil, evaluate, compare, encode, index, search
+    return (
+        demo,
+        corpus,
+        pretrain,
+        train,
+        mine,
+        distil,
+        evaluate,
+        compare,
+        encode,
+        index,
+        search,
+        reproduce,
+    )
 
 
 def main() -> None:

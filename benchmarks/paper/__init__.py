@@ -1,1 +1,0 @@
-"""The poly-encoder paper's tables in small, on #ubuntu help chat."""

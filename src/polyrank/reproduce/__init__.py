@@ -1,0 +1,1 @@
+"""The tables of the papers, each a declaration, run with the functions behind `polyrank train`."""

@@ -1,0 +1,377 @@
+"""The data of a table: made from the installed Python, or read from where `--data` says.
+
+    dialogues   examples to train on, to choose by and to test on, with candidates
+    questions   questions to train on, and others that search a corpus
+    nli, sts    labelled pairs
+    corpus      articles to pre-train on
+
+Dialogues, questions and a corpus are made of the Python documentation where no path is given.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from polyrank.data.examples import load_examples
+from polyrank.data.loading import load_records, load_training
+from polyrank.data.sampling import Share
+from polyrank.demo.corpus import PythonDocs
+from polyrank.demo.stages import NUM_CANDIDATES, SEED, python_data, spread
+from polyrank.errors import UsageError, nearest
+from polyrank.evaluation.tasks import with_all_candidates, with_sampled_candidates
+from polyrank.pretraining.corpus.convert import convert
+from polyrank.pretraining.corpus.detection import source_at
+from polyrank.pretraining.corpus.manifest import MANIFEST
+from polyrank.pretraining.corpus.store import Corpus
+from polyrank.progress import Say
+from polyrank.records import Example, LabelledPair, RetrievalSet
+from polyrank.reproduce.table import Kind
+
+DOCS = "the documentation of the installed Python"
+TRAINED = Share(value=0.8, seed=SEED)
+"""The questions that may be trained on, where nothing divides them; the others are tested on."""
+HUB = "hub:"
+Patterns = Mapping[str, tuple[str, ...]]
+
+OWN: Patterns = {
+    "train": ("train.*", "*train*"),
+    "dev": ("dev.*", "valid.*", "*dev*", "*valid*"),
+    "test": ("test.*", "*test*"),
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class DataSet:
+    """What can be given by name: `--data NAME=PATH`."""
+
+    name: str
+    kind: Kind
+    about: str
+    where: str
+    """Where it can be had."""
+    files: Patterns = field(default_factory=lambda: OWN)
+    """Of a folder, the file of each part: the first pattern that any file fits."""
+    format: str = "auto"
+
+
+DATA: Mapping[str, DataSet] = {
+    one.name: one
+    for one in (
+        DataSet(
+            name="convai2",
+            kind="dialogues",
+            about="the folder of ParlAI's task convai2",
+            where="ParlAI (parl.ai), which fetches it as its task convai2",
+            files={
+                "train": ("train_self_original.txt*", "*train*"),
+                "dev": ("valid_self_original.txt*", "*valid*"),
+                "test": ("test_self_original.txt*",),
+            },
+            format="convai2",
+        ),
+        DataSet(
+            name="ubuntu",
+            kind="dialogues",
+            about="the folder of train.csv, valid.csv and test.csv of Ubuntu v2",
+            where="github.com/rkadlec/ubuntu-ranking-dataset-creator, or ParlAI's task ubuntu",
+            format="ubuntu-v2",
+        ),
+        DataSet(
+            name="dstc7",
+            kind="dialogues",
+            about="the folder of DSTC7, track 1, subtask 1",
+            where="github.com/IBM/dstc-noesis, or ParlAI's task dstc7",
+            files={
+                "train": ("ubuntu_train_subtask_1.json*", "*train*subtask_1*.json*"),
+                "dev": ("ubuntu_dev_subtask_1.json*", "*dev*subtask_1*.json*"),
+                "test": ("ubuntu_test_subtask_1.json*", "*test*subtask_1*.json*"),
+            },
+        ),
+        DataSet(
+            name="dialogues",
+            kind="dialogues",
+            about="a folder of your own: train, dev and test in any format of docs/data.md",
+            where="your own files",
+        ),
+        DataSet(
+            name="questions",
+            kind="questions",
+            about="a file of SQuAD or of Natural Questions, or a folder in BEIR's layout",
+            where="rajpurkar.github.io/SQuAD-explorer, or ai.google.com/research/NaturalQuestions",
+        ),
+        DataSet(
+            name="nli",
+            kind="nli",
+            about="a file of SNLI, MultiNLI, XNLI or KorNLI; several may be given",
+            where="nlp.stanford.edu/projects/snli and cims.nyu.edu/~sbowman/multinli, or as "
+            "hub:NAME (docs/data.md)",
+            format="nli",
+        ),
+        DataSet(
+            name="sts",
+            kind="sts",
+            about="the folder of the STS benchmark, or of KorSTS",
+            where="ixa2.si.ehu.eus/stswiki (STSbenchmark), or as hub:NAME (docs/data.md)",
+            files={
+                "train": ("sts-train*", *OWN["train"]),
+                "dev": ("sts-dev*", *OWN["dev"]),
+                "test": ("sts-test*", *OWN["test"]),
+            },
+            format="sts",
+        ),
+        DataSet(
+            name="corpus",
+            kind="corpus",
+            about="a Wikipedia dump or any source of `polyrank corpus`, or the corpus it made",
+            where="dumps.wikimedia.org, enwiki-latest-pages-articles.xml.bz2",
+        ),
+    )
+}
+MADE: tuple[Kind, ...] = ("dialogues", "questions", "corpus")
+"""The kinds that are made of the Python documentation where no path is given."""
+
+Given = Mapping[str, tuple[str, ...]]
+
+
+def parse_data(texts: Iterable[str]) -> dict[str, tuple[str, ...]]:
+    """The paths by name, of texts such as `convai2=PATH`.
+
+    Raises UsageError for other texts, unknown names, and two data sets of one kind.
+    """
+    given: dict[str, tuple[str, ...]] = {}
+    for text in texts:
+        name, equals, path = text.partition("=")
+        if not (equals and path):
+            raise UsageError(
+                f"--data takes NAME=PATH, got {text!r}.", f"Names are: {', '.join(DATA)}."
+            )
+        if name not in DATA:
+            raise UsageError(f"--data: there is no data set {name!r}.", nearest(name, DATA))
+        given[name] = (*given.get(name, ()), path)
+        kind = DATA[name].kind
+        others = [other for other in given if DATA[other].kind == kind]
+        if len(others) > 1 or (kind != "nli" and len(given[name]) > 1):
+            raise UsageError(
+                f"A run takes one data set of {kind}, got {' and '.join(others)} "
+                f"({len(given[name])} of {name}).",
+                "Give one, and run the command again with the other and another --output.",
+            )
+    return given
+
+
+@dataclass(frozen=True, kw_only=True)
+class Dialogues:
+    """Examples; those of dev and test have candidates."""
+
+    train: list[Example]
+    dev: list[Example]
+    test: list[Example]
+    name: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Questions:
+    """Questions with their answers to train on; `test` has others, and the corpus."""
+
+    train: list[Example]
+    """All that may be trained on."""
+    test: RetrievalSet
+    total: int
+    """How many there are for training and for testing."""
+    name: str
+    whole: RetrievalSet | None = None
+    """What both were taken from, where nothing else divides them."""
+
+    def share(self, percent: float) -> list[Example]:
+        """So many per cent of all questions, or all that may be trained on.
+
+        A larger share holds a smaller one. Of a set that is divided here, they are those of
+        `polyrank train --share`. Raises DataError where the share is less than one question.
+        """
+        if self.whole is not None:
+            value = min(percent / 100, TRAINED.value)
+            drawn = Share(value=value, seed=SEED).of(self.whole.queries)
+            return list(self.whole.only(drawn).examples())
+        value = min(percent / 100 * self.total / len(self.train), 1.0)
+        return Share(value=value, seed=SEED).of(self.train)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pairs:
+    """Labelled pairs; those of inference have none to test on."""
+
+    train: list[LabelledPair]
+    test: list[LabelledPair]
+    name: str
+
+
+class TableData:
+    """The data of a run, each kind loaded when it is first asked for; what is made is kept in
+    `folder`. Every property raises UsageError for missing data, DataError for broken ones.
+    """
+
+    def __init__(self, given: Given, folder: Path, most_tested: int | None, say: Say) -> None:
+        self.given = given
+        self.folder = folder
+        self.most_tested = most_tested
+        self.say = say
+
+    def require(self, kinds: Iterable[Kind], table: str) -> None:
+        """Raise UsageError, with where to get them, for data that are neither given nor made."""
+        missing = [DATA[kind] for kind in kinds if kind not in MADE and self.named(kind) is None]
+        if missing:
+            typed = " ".join(f"--data {one.name}=PATH" for one in missing)
+            wanted = "; ".join(f"{one.name} is {one.about}: {one.where}" for one in missing)
+            raise UsageError(
+                f"The table {table} needs data that cannot be made here: "
+                f"{', '.join(one.name for one in missing)}.",
+                f"Get them ({wanted}), then type: polyrank reproduce {table} {typed}",
+            )
+        for name, paths in self.given.items():
+            for path in paths:
+                if not path.startswith(HUB) and not Path(path).exists():
+                    one = DATA[name]
+                    raise UsageError(
+                        f"There is nothing at {path}, which --data {name} names.",
+                        f"Check the path. {name} is {one.about}; it can be had from {one.where}.",
+                    )
+
+    def named(self, kind: Kind) -> tuple[DataSet, tuple[str, ...]] | None:
+        """The data set that was given for a kind, and its paths."""
+        found = [(DATA[name], paths) for name, paths in self.given.items()]
+        return next((each for each in found if each[0].kind == kind), None)
+
+    @cached_property
+    def docs(self) -> Path:
+        """The folder of examples made of the Python documentation."""
+        folder = self.folder / "python-docs"
+        python_data(folder)
+        return folder
+
+    @cached_property
+    def dialogues(self) -> Dialogues:
+        """Those that were given, or questions about Python."""
+        named = self.named("dialogues")
+        if named is None:
+            parts = {name: load_examples(self.docs / f"{name}.jsonl") for name in OWN}
+            return Dialogues(**{**parts, "test": self.few(parts["test"])}, name=DOCS)
+        data, (path,) = named
+        train: Any = load_training(part_of(data, path, "train"), format=data.format, say=self.say)
+        if not isinstance(train[0], Example):
+            raise UsageError(f"{path} holds labelled pairs, not dialogues.", "Give dialogues.")
+        dev, test = (self.ranked(data, path, part, other) for part, other in PARTS)
+        return Dialogues(train=train, dev=dev, test=test, name=f"{data.name}: {path}")
+
+    def ranked(self, data: DataSet, path: str, part: str, other: str) -> list[Example]:
+        """The examples of a part, or of the other where it is missing, with candidates."""
+        file = part_of(data, path, part, other)
+        found: Any = load_records(file, format=data.format, say=self.say)
+        return with_sampled_candidates(self.few(found), NUM_CANDIDATES, SEED, source=found)
+
+    @cached_property
+    def questions(self) -> Questions:
+        """Those that were given, or questions about Python over all of their passages."""
+        named = self.named("questions")
+        if named is None:
+            return self.python_questions()
+        data, (path,) = named
+        name = f"{data.name}: {path}"
+        if (Path(path) / "qrels" / "train.tsv").is_file():
+            train: Any = load_training(path, split="train", say=self.say)
+            test: Any = load_records(path, say=self.say)
+            total = len(train) + len(test.queries)
+            return Questions(train=train, test=self.some_of(test), total=total, name=name)
+        whole: Any = load_records(path, say=self.say)
+        if not isinstance(whole, RetrievalSet):
+            raise UsageError(f"{path} holds no questions about a corpus.", f"Give {data.about}.")
+        return Questions(
+            train=list(whole.only(TRAINED.of(whole.queries)).examples()),
+            test=self.some_of(whole.only(TRAINED.rest_of(whole.queries))),
+            total=len(whole.queries),
+            name=name,
+            whole=whole,
+        )
+
+    def python_questions(self) -> Questions:
+        """A question's answer is to be found among those of all parts."""
+        parts = {name: load_examples(self.docs / f"{name}.jsonl") for name in OWN}
+        pool = [one.response for part in parts.values() for one in part]
+        test = with_all_candidates([*parts["dev"], *parts["test"]], "test", pool=pool)
+        return Questions(train=parts["train"], test=self.some_of(test), total=len(pool), name=DOCS)
+
+    @cached_property
+    def nli(self) -> Pairs:
+        """The pairs of inference of all files."""
+        data, paths = self.require_named("nli")
+        found: list[Any] = []
+        for path in paths:
+            found += load_training(path, format=data.format, say=self.say)
+        return Pairs(train=found, test=[], name=f"nli: {', '.join(paths)}")
+
+    @cached_property
+    def sts(self) -> Pairs:
+        """The scored pairs; test on dev where there is no test."""
+        data, (path,) = self.require_named("sts")
+        train: Any = load_training(part_of(data, path, "train"), format=data.format, say=self.say)
+        file = part_of(data, path, "test", "dev")
+        test: Any = load_records(file, format=data.format, say=self.say)
+        return Pairs(train=train, test=self.few(test), name=f"sts: {path}")
+
+    @cached_property
+    def corpus(self) -> Corpus:
+        """The corpus that was given, or one made of the source; kept with what else is made."""
+        named = self.named("corpus")
+        if named is None:
+            return convert(PythonDocs(), self.folder / "python-docs-corpus")
+        path = Path(named[1][0])
+        if (path / MANIFEST).is_file():
+            return Corpus.open(path)
+        return convert(source_at(path), self.folder / "corpus")
+
+    def require_named(self, kind: Kind) -> tuple[DataSet, tuple[str, ...]]:
+        """The data set of a kind that is never made; `require` has seen that it is there."""
+        named = self.named(kind)
+        assert named is not None
+        return named
+
+    def few(self, records: Sequence[Any]) -> list[Any]:
+        """As many records as are tested, drawn over all of them."""
+        return spread(list(records), self.most_tested or len(records))
+
+    def some_of(self, data: RetrievalSet) -> RetrievalSet:
+        """The set with as many queries as are tested, drawn over all of them."""
+        return data.only(self.few(list(data.queries)))
+
+
+PARTS = (("dev", "test"), ("test", "dev"))
+
+
+def part_of(data: DataSet, path: str, part: str, other: str | None = None) -> str:
+    """The file of a part in a folder, or that of another part where it is missing.
+
+    A name on the hub stands for all its parts. Raises UsageError where there is no such file, or
+    several.
+    """
+    if path.startswith(HUB):
+        return path
+    folder = Path(path)
+    for name in filter(None, (part, other)):
+        for pattern in data.files[name]:
+            found = sorted(each for each in folder.glob(pattern) if each.is_file())
+            if len(found) > 1:
+                raise UsageError(
+                    f"{folder} has several files that could be the {name} part of {data.name}: "
+                    f"{', '.join(each.name for each in found)}.",
+                    "Put the one that is meant into a folder with the other parts.",
+                )
+            if found:
+                return str(found[0])
+    raise UsageError(
+        f"{folder} has no file of the {part} part of {data.name}, such as "
+        f"{' or '.join(data.files[part])}.",
+        f"--data {data.name} is {data.about}. It can be had from {data.where}.",
+    )
