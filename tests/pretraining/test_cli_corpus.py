@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import gzip
 import json
 
 import pytest
@@ -7,6 +8,7 @@ from dump_files import dump, page, prose
 
 from polyrank.cli.corpus import corpus
 from polyrank.cli.main import run
+from polyrank.pretraining.corpus.store import Corpus
 
 
 @pytest.fixture
@@ -53,3 +55,26 @@ def test_bad_options_are_named(source, tmp_path, capsys):
     assert call(source, "--output", tmp_path / "c", "--processes", 0) == 2
     assert call(source, "--output", tmp_path / "c", "--kind", "wikis") == 2
     assert "wikipedia" in capsys.readouterr().err
+
+
+def test_posts_and_comments_of_a_folder_become_one_corpus(tmp_path, capsys):
+    folder = tmp_path / "dumps"
+    folder.mkdir()
+    comment = {"id": "c", "parent_id": "t3_p", "link_id": "t3_p", "author": "a", "body": "I do so."}
+    (folder / "RC_2019-06.jsonl").write_text(json.dumps(comment) + "\n")
+    post = {"id": "p", "author": "b", "title": "Do you?", "selftext": "Or not?"}
+    with gzip.open(folder / "RS_2019-06.jsonl.gz", "wt") as handle:
+        handle.write(json.dumps(post) + "\n")
+    (folder / "notes.txt").write_text("Not of Reddit.")
+    pattern, output = folder / "R*", tmp_path / "corpus"
+    assert call(folder, "--kind", "reddit", "--output", tmp_path / "one") == 0
+    assert call(pattern, "--output", tmp_path / "two") == 0
+    capsys.readouterr()
+    assert call(*sorted(folder.glob("R*")), "--output", output, "--json") == 0
+    assert json.loads(capsys.readouterr().out)["turns"] == 2
+    talks = [list(Corpus.open(tmp_path / name)) for name in ("one", "two", "corpus")]
+    assert talks[0] == talks[1] == talks[2]
+    assert [turn.text for turn in talks[0][0].turns] == ["Do you?\nOr not?", "I do so."]
+    assert call(*sorted(folder.glob("R*")), "--output", output) == 0, "it is opened"
+    assert call(folder / "RC_2019-06.jsonl", "--output", output) == 2
+    assert "made from another source" in capsys.readouterr().err

@@ -317,6 +317,9 @@ def test_reddit_comments_become_conversations(tmp_path):
         ("a.jsonl", '{"id": "1", "turns": []}\n', "conversations"),
         ("a.jsonl", '{"context": ["a"], "response": "b"}\n', "conversations"),
         ("RC_2012-01", '{"parent_id": "t3_x", "body": "b", "id": "1"}\n', "reddit"),
+        ("RS_2012-01", '{"id": "x", "title": "A", "selftext": ""}\n', "reddit"),
+        ("a.txt", "Hello.", "books"),
+        ("a.txt", '{"title": "A", "text": "b"}\n', "articles"),
     ],
 )
 def test_a_source_is_told_by_its_first_bytes(tmp_path, name, content, kind):
@@ -324,11 +327,27 @@ def test_a_source_is_told_by_its_first_bytes(tmp_path, name, content, kind):
     assert kind_of(tmp_path / name).name == kind
 
 
+def test_several_files_are_of_one_kind_that_takes_several(tmp_path):
+    for name, content in (("a.txt", "Hello."), ("b.txt", "Bye."), ("c.xml", ""), ("d.xml", "")):
+        (tmp_path / name).write_text(content)
+    with pytest.raises(UsageError, match="A corpus of wikipedia is made from one file, got 2"):
+        source_at(tmp_path / "c.xml", tmp_path / "d.xml")
+    with pytest.raises(UsageError, match=r"a\.txt is books, and .*c\.xml is wikipedia"):
+        source_at(tmp_path / "a.txt", tmp_path / "c.xml")
+    both = source_at(tmp_path / "a.txt", tmp_path / "b.txt", tmp_path / "*.txt")
+    assert [path.name for path in both.files] == ["a.txt", "b.txt"]
+    with pytest.raises(DataError, match="no such file"):
+        source_at(tmp_path / "none*.txt", kind="books").describe()
+
+
 def test_a_source_that_is_nothing_known_is_refused(tmp_path):
-    (tmp_path / "a.txt").write_text("Hello.")
+    (tmp_path / "a.md").write_text("Hello.")
     with pytest.raises(DataError, match="--kind"):
-        kind_of(tmp_path / "a.txt")
+        kind_of(tmp_path / "a.md")
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(DataError, match=r"no \.txt files and no dumps of Reddit.*--kind"):
+        kind_of(tmp_path / "empty")
     with pytest.raises(UsageError, match="Did you mean 'wikipedia'"):
-        source_at(tmp_path / "a.txt", kind="wikpedia")
+        source_at(tmp_path / "a.md", kind="wikpedia")
     with pytest.raises(DataError, match="no such file"):
         convert(tmp_path / "none.xml", tmp_path / "corpus")

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from polyrank.errors import DataError, StorageError, UsageError
 from polyrank.pretraining.corpus import reddit_comments as comments
 from polyrank.pretraining.corpus import reddit_trees as trees
-from polyrank.pretraining.corpus.reddit import number_of_groups, read_comments
-from polyrank.pretraining.corpus.reddit_comments import Comment, Rules, clean, read_comment
+from polyrank.pretraining.corpus.reddit import number_of_groups, read_dumps
+from polyrank.pretraining.corpus.reddit_comments import Comment, Rules, clean, read_item
 from polyrank.pretraining.corpus.reddit_trees import Groups
 from polyrank.pretraining.corpus.source import Dropped
 from polyrank.records import Conversation, Turn
@@ -33,8 +33,8 @@ def write(path, *lines):
     return path
 
 
-def parted(path, **settings):
-    found = list(read_comments(path, **settings))
+def parted(*paths, **settings):
+    found = list(read_dumps(paths, **settings))
     kept = [item for item in found if isinstance(item, Conversation)]
     return kept, [item for item in found if isinstance(item, Dropped)]
 
@@ -112,6 +112,78 @@ def test_comments_that_come_twice_or_answer_themselves_are_dropped(tmp_path):
     kept, dropped = paths(write(tmp_path / "RC", *THREAD, THREAD[1], *loop))
     assert kept == ["e", "c", "y"]
     assert Counter(item.reason for item in dropped) == {trees.TWICE: 1, trees.CIRCLE: 3}
+
+
+def post(identifier, title="Shells, again", selftext="", *, author="op", **others):
+    fields = {"id": identifier, "author": author, "title": title, "selftext": selftext}
+    return json.dumps(fields | {"subreddit": "linux", "num_comments": 3, "is_self": True} | others)
+
+
+def dumps(folder, posts, lines=THREAD):
+    return write(folder / "RC_2019-06", *lines), write(folder / "RS_2019-06", *posts)
+
+
+@pytest.mark.parametrize("posts_first", [False, True])
+def test_a_post_is_the_first_turn_of_what_answers_it(tmp_path, posts_first):
+    given = dumps(tmp_path, [post("p", "Shells &amp; you", "So many!\n\n&gt; quoted")])
+    kept, dropped = parted(*(reversed(given) if posts_first else given))
+    first = Turn("op", "Shells & you\nSo many!")
+    assert [(one.id, one.turns[0]) for one in kept if one.id.startswith("t3_p")] == [
+        ("t3_p/e", first),
+        ("t3_p/c", first),
+    ]
+    assert [turn.text for turn in kept[0].turns[1:3]] == ["Which shell do you use?", "I use fish."]
+    assert [one.turns[0].text for one in kept if one.id == "t3_q/y"] == ["Another thread."]
+    assert dropped == []
+
+
+def test_a_comment_without_replies_is_a_reply_to_its_post(tmp_path):
+    given = dumps(tmp_path, [post("z"), post("w")], [line("a", "t3_z", link="t3_z")])
+    kept, dropped = parted(*given)
+    assert [[turn.text for turn in one.turns] for one in kept] == [["Shells, again", "Some words."]]
+    assert dropped == [Dropped(trees.ALONE, "t3_w")]
+
+
+def test_the_post_does_not_count_among_the_comments_of_a_path(tmp_path):
+    given = dumps(tmp_path, [post("p")])
+    kept, dropped = parted(*given, rules=Rules(most_turns=2))
+    assert [len(one.turns) for one in kept] == [3, 3, 2]
+    assert {item.where for item in dropped} == {"t3_p/d", "t3_p/e"}
+
+
+@pytest.mark.parametrize(
+    ("fields", "text", "reason"),
+    [
+        ({}, "Shells, again", ""),
+        ({"selftext": "[removed]"}, "Shells, again", ""),
+        ({"selftext": None}, "Shells, again", ""),
+        ({"selftext": "word " * 200}, "Shells, again", ""),
+        ({"selftext": "A **bold** one"}, "Shells, again\nA bold one", ""),
+        ({"title": "> Shells\u200b  again"}, "> Shells again", ""),
+        ({"title": "[deleted by user]"}, None, comments.DELETED),
+        ({"title": None}, None, comments.DELETED),
+        ({"title": "lol"}, None, comments.SHORT),
+        ({"author": "AutoModerator"}, None, comments.BOT),
+    ],
+)
+def test_what_becomes_of_a_post(fields, text, reason):
+    record = json.loads(post("p")) | fields
+    found, why = read_item(json.dumps(record).encode(), Rules())
+    assert (found.link, found.id, found.text, why) == ("t3_p", "t3_p", text, reason)
+    assert read_item(json.dumps(record | {"id": 3}).encode(), Rules()) == (None, comments.BROKEN)
+
+
+def test_a_dropped_post_takes_its_thread_with_it(tmp_path):
+    kept, dropped = parted(*dumps(tmp_path, [post("p", author="AutoModerator")]))
+    assert [one.id for one in kept] == ["t3_q/y"]
+    assert Counter(item.reason for item in dropped) == {comments.BOT: 1, trees.BELOW: 5}
+
+
+def test_posts_alone_ask_for_their_comments(tmp_path):
+    path = write(tmp_path / "RS_2019-06", post("p"))
+    with pytest.raises(DataError, match=r"no comments that answer them.*RC_") as caught:
+        parted(path)
+    assert caught.value.path == str(path)
 
 
 def test_a_very_deep_thread_needs_no_recursion(tmp_path):
@@ -206,7 +278,7 @@ def test_bodies_are_cleaned(body, text):
 )
 def test_what_is_dropped_and_why(fields, reason):
     record = json.loads(line("a", "t3_p")) | fields
-    comment, found = read_comment(json.dumps(record).encode(), Rules())
+    comment, found = read_item(json.dumps(record).encode(), Rules())
     assert found == reason
     assert (comment is None) == (reason == comments.BROKEN)
     assert comment is None or (comment.text is None) == bool(reason)
@@ -214,9 +286,9 @@ def test_what_is_dropped_and_why(fields, reason):
 
 def test_rules_on_links_and_subreddits():
     text = line("a", "t3_p", "See https://a.b/c").encode()
-    assert read_comment(text, Rules(links=False))[1] == comments.WITH_LINK
-    assert read_comment(text, Rules(subreddits=frozenset(["linux"])))[1] == ""
-    assert read_comment(text, Rules(subreddits=frozenset(["gnu"])))[1] == comments.ELSEWHERE
+    assert read_item(text, Rules(links=False))[1] == comments.WITH_LINK
+    assert read_item(text, Rules(subreddits=frozenset(["linux"])))[1] == ""
+    assert read_item(text, Rules(subreddits=frozenset(["gnu"])))[1] == comments.ELSEWHERE
 
 
 def test_broken_lines_are_dropped_and_counted(tmp_path):
@@ -227,43 +299,43 @@ def test_broken_lines_are_dropped_and_counted(tmp_path):
     kept, dropped = parted(write(tmp_path / "RC", broken[0], "", *THREAD, broken[1], "[" * 100_000))
     assert len(kept) == 3
     assert [item for item in dropped if item.reason == comments.BROKEN] == [
-        Dropped(comments.BROKEN, "line 1"),
-        Dropped(comments.BROKEN, "line 10"),
-        Dropped(comments.BROKEN, "line 11"),
+        Dropped(comments.BROKEN, "RC, line 1"),
+        Dropped(comments.BROKEN, "RC, line 10"),
+        Dropped(comments.BROKEN, "RC, line 11"),
     ]
 
 
 def test_a_file_of_another_kind_is_refused_early(tmp_path):
-    post = json.dumps({"id": "p", "title": "A post", "selftext": "Words."})
-    path = write(tmp_path / "RS", *[post] * 1000)
-    reading = read_comments(path)
+    other = json.dumps({"id": "p", "name": "A page", "text": "Words."})
+    path = write(tmp_path / "RC", *[other] * 1000)
+    reading = read_dumps([path])
     with pytest.raises(DataError, match="None of the first 100 lines is a comment") as caught:
         list(reading)
     assert caught.value.path == str(path)
     (tmp_path / "empty").touch()
     with pytest.raises(DataError, match="The file is empty"):
-        list(read_comments(tmp_path / "empty"))
+        list(read_dumps([tmp_path / "empty"]))
     with pytest.raises(DataError, match="There is no such file"):
-        list(read_comments(tmp_path / "none"))
+        list(read_dumps([tmp_path / "none"]))
 
 
 def test_lengths_that_no_conversation_has_are_refused(tmp_path):
     with pytest.raises(UsageError, match="fewest_turns is 3, most_turns 2"):
-        list(read_comments(tmp_path / "RC", rules=Rules(fewest_turns=3, most_turns=2)))
+        list(read_dumps([tmp_path / "RC"], rules=Rules(fewest_turns=3, most_turns=2)))
 
 
 def test_a_scratch_folder_that_is_none_is_named(tmp_path):
     with pytest.raises(StorageError, match="nowhere"):
-        list(read_comments(write(tmp_path / "RC", *THREAD), scratch=tmp_path / "nowhere"))
+        list(read_dumps([write(tmp_path / "RC", *THREAD)], scratch=tmp_path / "nowhere"))
 
 
 def test_scratch_is_empty_afterwards_and_when_reading_stops(tmp_path):
     path = write(tmp_path / "RC", *THREAD)
     scratch = tmp_path / "scratch"
     scratch.mkdir()
-    list(read_comments(path, scratch=scratch))
+    list(read_dumps([path], scratch=scratch))
     assert not any(scratch.iterdir())
-    reading = read_comments(path, scratch=scratch)
+    reading = read_dumps([path], scratch=scratch)
     next(reading)
     assert any(scratch.iterdir())
     reading.close()
@@ -280,7 +352,7 @@ def test_a_large_dump_is_parted_into_many_groups(tmp_path):
     path = tmp_path / "RC_2019-06.zst"
     with open(path, "wb") as handle:
         handle.truncate(15 * 10**9)
-    assert 500 < number_of_groups(path) < 2000
+    assert 500 < number_of_groups([path]) < 2000
 
 
 def compressed(text, *, window=None):
@@ -318,7 +390,7 @@ def test_a_zst_dump_that_is_cut_off_gives_what_it_holds_and_says_so(tmp_path):
         with pytest.raises(
             DataError, match=r"line \d+: The compressed data cannot be read"
         ) as caught:
-            found.extend(read_comments(path))
+            found.extend(read_dumps([path]))
         kept = [item for item in found if isinstance(item, Conversation)]
         assert 0 < len(kept) < 4000
         assert abs(caught.value.line - 2 * len(kept)) <= 2

@@ -25,17 +25,18 @@ NUM_EXAMPLES_SHOWN = 3
 class CorpusOptions(Options):
     """Options of `polyrank corpus`."""
 
-    source: Path = positional(
+    source: tuple[Path, ...] = positional(
         "SOURCE",
-        help="A MediaWiki dump (.xml), JSONL of articles or of conversations, or a dump of Reddit "
-        "comments, each plain or as .bz2, .gz, .xz or .zst; or python-docs, the documentation of "
-        "this Python.",
+        help="A MediaWiki dump (.xml), JSONL of articles or of conversations, dumps of Reddit "
+        "(comments and, beside them, posts), or plain-text books (.txt), each plain or as .bz2, "
+        ".gz, .xz or .zst; or python-docs, the documentation of this Python. Dumps of Reddit and "
+        "books may be several files, folders or patterns.",
     )
     output: Path = option(help="The folder of the corpus to make.")
     kind: str | None = option(
         None,
-        help="What it is: wikipedia, articles, python-docs, conversations or reddit; by default, "
-        "what it looks like.",
+        help="What it is: wikipedia, articles, books, python-docs, conversations or reddit; by "
+        "default, what it looks like.",
     )
     language: str | None = option(
         None,
@@ -78,7 +79,7 @@ def interrupted(options: CorpusOptions) -> str:
 
 @command("corpus", CorpusOptions, interrupted=interrupted)
 def corpus(options: CorpusOptions, output: Output) -> None:
-    """Make a corpus for pre-training from a Wikipedia dump, from conversations or from articles.
+    """Make a corpus for pre-training from a Wikipedia dump, articles, books or conversations.
 
     Articles keep their sections, paragraphs, sentences and links, with redirects resolved;
     templates, tables and references are dropped, and so are disambiguation pages and pages that are
@@ -102,9 +103,10 @@ def corpus(options: CorpusOptions, output: Output) -> None:
 def source_of(options: CorpusOptions, output: Output) -> Source:
     """The source that the options name; warns of options that its kind does not have."""
     from polyrank.demo.corpus import PythonDocs
-    from polyrank.pretraining.corpus.detection import KINDS, kind_of
+    from polyrank.pretraining.corpus.detection import KINDS, kind_of, source_at
 
-    kind = kind_of(options.source, options.kind, (PythonDocs, *KINDS))
+    kinds: tuple[type[Source], ...] = (PythonDocs, *KINDS)
+    kind = kind_of(options.source[0], options.kind, kinds)
     settings: dict[str, Any] = {"language": options.language, "lists": options.lists}
     known = {name: value for name, value in settings.items() if name in kind.setting_names()}
     without_effect = (
@@ -114,7 +116,7 @@ def source_of(options: CorpusOptions, output: Output) -> Source:
     for flag, is_given in without_effect:
         if is_given:
             output.warn(f"{flag} has no effect: it is for MediaWiki dumps.")
-    return kind(path=options.source, **known)
+    return source_at(*options.source, kind=kind.name, kinds=kinds, **known)
 
 
 def num_cores() -> int:

@@ -35,9 +35,11 @@ class PythonDocs(Source):
 
     @classmethod
     def recognises(cls, glimpse: Glimpse) -> bool:
-        """Whether it is a folder, or nothing but the name of this kind."""
+        """Whether it is a folder with Python code, or nothing but the name of this kind."""
         path = glimpse.path
-        return path.is_dir() or (path.name == cls.name and not path.exists())
+        if path.is_dir():
+            return any(path.glob("*.py"))
+        return path.name == cls.name and not path.exists()
 
     def describe(self) -> dict[str, Any]:
         """The folder and the version of Python."""

@@ -13,8 +13,9 @@ from typing import Literal
 from polyrank.config import require
 
 SplitName = Literal["train", "held_out"]
-THREAD = re.compile(r"t3_\w+(?=/)")
-"""The post in the id of a conversation from Reddit: its paths share their first comments."""
+WHOLE = re.compile(r"t3_\w+(?=/)|book:.+(?=/)")
+"""What may not be parted, in an id: the paths of a thread of Reddit, which share their first
+comments, and the chapters of a book."""
 SPLITS: tuple[SplitName, ...] = ("train", "held_out")
 
 
@@ -50,11 +51,11 @@ class Split:
         self._salt = b"%d\0" % settings.split_seed
 
     def of(self, identity: str) -> SplitName:
-        """The side of a document; the paths of one Reddit thread are on one side."""
+        """The side of a document; a thread of Reddit is on one side, and so is a book."""
         if self._ids:
             return "held_out" if identity in self._ids else "train"
-        thread = THREAD.match(identity)
-        whole = thread.group() if thread else identity
+        found = WHOLE.match(identity)
+        whole = found.group() if found else identity
         name = self._salt + whole.encode("utf-8", "replace")
         place = int.from_bytes(hashlib.blake2b(name, digest_size=8).digest(), "big")
         return "held_out" if place < self._below else "train"

@@ -8,12 +8,13 @@ from typing import Any
 
 from polyrank.errors import DataError, UsageError, nearest
 from polyrank.pretraining.corpus.articles import Articles
+from polyrank.pretraining.corpus.books import Books
 from polyrank.pretraining.corpus.conversations import Conversations
 from polyrank.pretraining.corpus.reddit import Reddit
-from polyrank.pretraining.corpus.source import Glimpse, Source
+from polyrank.pretraining.corpus.source import FilesSource, Glimpse, Source, files_at
 from polyrank.pretraining.corpus.wikipedia.source import Wikipedia
 
-KINDS: tuple[type[Source], ...] = (Wikipedia, Reddit, Conversations, Articles)
+KINDS: tuple[type[Source], ...] = (Wikipedia, Reddit, Conversations, Articles, Books)
 """The kinds that a file can be; the first that recognises it is taken."""
 
 
@@ -29,18 +30,48 @@ def kind_of(
         if name not in by_name:
             raise UsageError(f"There is no kind of source {name!r}.", nearest(name, by_name))
         return by_name[name]
+    if not path.exists():  # a pattern, or a name
+        path = next(iter(files_at(path)), path)
     glimpse = Glimpse(path)
     for kind in kinds:
         if kind.recognises(glimpse):
             return kind
     raise DataError(
-        "This is not a MediaWiki dump, and its first line is not a JSON object of an article, a "
-        "conversation or a Reddit comment.",
+        "This is neither a MediaWiki dump nor a .txt file, and its first line is not a JSON object "
+        "of an article, a conversation, or a comment or post of Reddit."
+        if not path.is_dir()
+        else "The folder holds no .txt files and no dumps of Reddit (RC_…, RS_…).",
         f"Say what it is with --kind: {', '.join(by_name)}.",
         path=path,
     )
 
 
-def source_at(path: str | Path, *, kind: str | None = None, **settings: Any) -> Source:
-    """The source at a path, with the settings of its kind. Raises UsageError and DataError."""
-    return kind_of(Path(path), kind)(path=Path(path), **settings)
+def source_at(
+    path: str | Path,
+    *others: str | Path,
+    kind: str | None = None,
+    kinds: Sequence[type[Source]] = KINDS,
+    **settings: Any,
+) -> Source:
+    """The source at a path, or at several, with the settings of its kind.
+
+    Raises UsageError for several of a kind that takes one file, or of different kinds; DataError.
+    """
+    paths = [Path(path), *map(Path, others)]
+    found = kind_of(paths[0], kind, kinds)
+    if len(paths) == 1:
+        return found(path=paths[0], **settings)
+    if not issubclass(found, FilesSource):
+        raise UsageError(
+            f"A corpus of {found.name} is made from one file, got {len(paths)}.",
+            "Make a corpus of each, and give them together to polyrank pretrain.",
+        )
+    for path in paths[1:]:
+        other = kind_of(path, kind, kinds)
+        if other is not found:
+            raise UsageError(
+                f"A corpus is made from files of one kind: {paths[0]} is {found.name}, and {path} "
+                f"is {other.name}.",
+                "Make a corpus of each.",
+            )
+    return found(path=paths[0], others=tuple(paths[1:]), **settings)

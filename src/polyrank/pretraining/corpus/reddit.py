@@ -1,28 +1,33 @@
-r"""Dumps of Reddit comments, as Pushshift publishes them (`RC_2019-06.zst`), to `Conversation`s.
+r"""Dumps of Reddit, as Pushshift publishes them, to `Conversation`s.
 
-    {"id": "e1", "parent_id": "t1_e0" or "t3_p", "link_id": "t3_p", "author": "…", "body": "…",
-     "subreddit": "…", …}
+    comments (RC_2019-06.zst)
+        {"id": "e1", "parent_id": "t1_e0" or "t3_p", "link_id": "t3_p", "author": "…", "body": "…",
+         "subreddit": "…", …}
+    posts (RS_2019-06.zst)
+        {"id": "p", "author": "…", "title": "…", "selftext": "…", "subreddit": "…", …}
 
-A conversation is a path of replies, from a comment that answers the post (whose own text is in
-another dump) or whose parent is in the dump of another month, down to one that nobody answered.
-Its id is that of the thread, a slash, and that of its last comment: paths of one thread share
-comments, so that a split has to go by what stands before the slash.
+A conversation is a path of replies down to a comment that nobody answered. It begins with the post,
+its title and text, where the posts are given beside the comments; otherwise, and where a parent is
+in the dump of another month, with the first comment that is there. Its id is that of the thread, a
+slash, and that of its last comment: paths of one thread share comments, so that a split has to go
+by what stands before the slash.
 """
 
 from __future__ import annotations
 
 import contextlib
 import math
+import re
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from polyrank.data.files import COMPRESSIONS, damaged, is_damage, open_bytes
 from polyrank.errors import DataError, UsageError
-from polyrank.pretraining.corpus.reddit_comments import BROKEN, Rules, read_comment
+from polyrank.pretraining.corpus.reddit_comments import BROKEN, Rules, read_item
 from polyrank.pretraining.corpus.reddit_trees import Groups, conversations
-from polyrank.pretraining.corpus.source import Documents, Dropped, Glimpse, Source
+from polyrank.pretraining.corpus.source import Documents, Dropped, FilesSource, Glimpse
 from polyrank.storage import storage_errors
 
 USUAL = Rules()
@@ -31,32 +36,45 @@ GROUP_BYTES = 192 * 2**20
 EXPANSION = 12
 """About how many times its size a compressed dump grows."""
 PATIENCE = 100
-"""Broken lines, without a comment before them, after which a file is taken for another kind."""
+"""Broken lines, with nothing before them, after which a file is taken for another kind."""
+DUMP = re.compile(r"R[CS]_.*")
+"""The name of a dump: `RC_2019-06.zst`, `RS_v2_2008-03`."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Reddit(Source):
-    """A dump of Reddit comments."""
+class Reddit(FilesSource):
+    """Dumps of Reddit: of comments, and of the posts that they answer."""
 
     name = "reddit"
 
     @classmethod
     def recognises(cls, glimpse: Glimpse) -> bool:
-        """Whether the first object has the fields of a comment."""
-        return len(glimpse.fields(("parent_id", "body"))) == 2
+        """Whether the first object has the fields of a comment or a post, or a folder has dumps."""
+        if glimpse.path.is_dir():
+            return any(map(cls.takes, glimpse.path.rglob("R*")))
+        is_comment = len(glimpse.fields(("parent_id", "body"))) == 2
+        return is_comment or len(glimpse.fields(("title", "selftext"))) == 2
+
+    @classmethod
+    def takes(cls, path: Path) -> bool:
+        """Whether it is called as dumps are."""
+        return DUMP.fullmatch(path.name) is not None
 
     def read(self, scratch: Path) -> Documents:
         """Yield the conversations, and what was dropped from them."""
-        return read_comments(self.path, scratch=scratch)
+        return read_dumps(self.files, scratch=scratch)
 
 
-def read_comments(path: Path, *, rules: Rules = USUAL, scratch: Path | None = None) -> Documents:
-    """Yield the conversations of a dump, plain or compressed, and what was dropped, by reason.
+def read_dumps(
+    paths: Sequence[Path], *, rules: Rules = USUAL, scratch: Path | None = None
+) -> Documents:
+    """Yield the conversations of dumps, plain or compressed, and what was dropped, by reason.
 
-    `scratch` is where the comments wait to be joined, by default the system's folder for temporary
-    files (`TMPDIR`). A broken line is dropped and counted. Raises DataError, with the line, for a
-    file without comments at once, and for one that is cut off after the conversations of what it
-    holds; MissingExtraError for .zst without its package; StorageError where scratch is full.
+    `scratch` is where comments and posts wait to be joined, by default the system's folder for
+    temporary files (`TMPDIR`). A broken line is dropped and counted. Raises DataError, with the
+    line, for a file that is no dump at once, and for one that is cut off after the conversations of
+    what there is; MissingExtraError for .zst without its package; StorageError where scratch is
+    full.
     """
     if not 1 <= rules.fewest_turns <= rules.most_turns:
         raise UsageError(
@@ -64,16 +82,23 @@ def read_comments(path: Path, *, rules: Rules = USUAL, scratch: Path | None = No
             "has such a length.",
             "Give numbers from 1, the most not below the fewest.",
         )
-    number = number_of_groups(path)
+    number = number_of_groups(paths)
     with contextlib.ExitStack() as stack:
         with storage_errors(scratch or Path(tempfile.gettempdir())):
             folder = tempfile.TemporaryDirectory(prefix="polyrank-reddit-", dir=scratch)
         groups = Groups(Path(stack.enter_context(folder)), number)
         cut_off: DataError | None = None
-        try:
-            yield from fill(groups, path, rules)
-        except DataError as error:
-            cut_off = error
+        for path in paths:
+            try:
+                yield from fill(groups, path, rules)
+            except DataError as error:
+                cut_off = cut_off or error
+        if groups.num_comments == 0 and groups.num_posts and cut_off is None:
+            raise DataError(
+                "There are posts, but no comments that answer them.",
+                "Give the dumps of comments (RC_….zst) as well.",
+                path=paths[0],
+            )
         for thread in groups.threads():
             yield from conversations(thread, rules)
         if cut_off is not None:
@@ -81,43 +106,45 @@ def read_comments(path: Path, *, rules: Rules = USUAL, scratch: Path | None = No
 
 
 def fill(groups: Groups, path: Path, rules: Rules) -> Iterator[Dropped]:
-    """Put every comment of a dump to its thread; yield those that are dropped for themselves."""
+    """Put what a dump holds to its threads; yield what is dropped for itself."""
     found = 0
     broken = 0
     for number, line in read_byte_lines(path):
         if not line.strip():
             continue
-        comment, reason = read_comment(line, rules)
-        if comment is None:
+        item, reason = read_item(line, rules)
+        if item is None:
             broken += 1
             if not found and broken == PATIENCE:
                 break
-            yield Dropped(BROKEN, f"line {number}")
+            yield Dropped(BROKEN, f"{path.name}, line {number}")
             continue
         found += 1
-        groups.add(comment)
+        groups.add(item)
         if reason:
-            yield Dropped(reason, f"{comment.link}/{comment.id}")
+            yield Dropped(reason, item.place)
     if not found:
-        raise no_comments(path, broken)
+        raise not_a_dump(path, broken)
 
 
-def no_comments(path: Path, broken: int) -> DataError:
-    """The error of a file that is not a dump of comments."""
+def not_a_dump(path: Path, broken: int) -> DataError:
+    """The error of a file that holds neither comments nor posts."""
     return DataError(
         "The file is empty."
         if not broken
-        else f"None of the first {broken} lines is a comment: expected the fields 'id', "
-        "'parent_id', 'link_id' and 'body'.",
-        "Give a dump of comments (RC_….zst), not one of posts (RS_….zst).",
+        else f"None of the first {broken} lines is a comment, with 'id', 'parent_id', 'link_id' "
+        "and 'body', or a post, with 'id' and 'title'.",
+        "Give dumps of comments (RC_….zst) and of posts (RS_….zst).",
         path=path,
     )
 
 
-def number_of_groups(path: Path) -> int:
-    """Into how many groups a dump is parted, so that each fits in memory."""
-    size = path.stat().st_size if path.is_file() else 0
-    size *= EXPANSION if path.suffix in COMPRESSIONS else 1
+def number_of_groups(paths: Sequence[Path]) -> int:
+    """Into how many groups dumps are parted, so that each fits in memory."""
+    size = 0
+    for path in paths:
+        own = path.stat().st_size if path.is_file() else 0
+        size += own * (EXPANSION if path.suffix in COMPRESSIONS else 1)
     return max(1, math.ceil(size / GROUP_BYTES))
 
 

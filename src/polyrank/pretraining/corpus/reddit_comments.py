@@ -1,9 +1,11 @@
-"""A line of a Reddit dump to a comment, or the reason why it is dropped.
+"""A line of a Reddit dump to a comment or a post, or the reason why it is dropped.
 
 The rules follow Roller et al. (2021), who write down what training on Reddit began with in Mazaré
 et al. (2018) and Humeau et al. (2020): no bots, nothing deleted, too short, too long or deeper than
 7, and with a comment goes all below it. Other than there, words are counted instead of tokens, a
-link may stand beside words (settable), and no language is left out. Knows one comment at a time.
+link may stand beside words (settable), and no language is left out. A post is judged as a comment
+is, by its title and text; where these are too long together, by its title alone. Knows one line at
+a time.
 """
 
 from __future__ import annotations
@@ -71,42 +73,75 @@ class Rules:
     """Names in small letters of the only ones to keep; empty for all."""
     fewest_turns: int = 2
     most_turns: int = 7
-    """Comments deeper in a thread are left out."""
+    """Comments deeper in a thread are left out; the post does not count."""
     every_comment: bool = False
     """Whether each comment with its chain of parents is a conversation, not each leaf alone."""
 
 
 class Comment(NamedTuple):
-    """A comment as a tree needs it; `text` is None for one that was dropped."""
+    """A comment, or a post, as a tree needs it; `text` is None for one that was dropped."""
 
     link: str
     id: str
+    """That of a post is the link itself."""
     parent: str
     author: str
     text: str | None
 
+    @property
+    def is_post(self) -> bool:
+        """Whether it is what the thread's comments answer."""
+        return self.id == self.link
 
-def read_comment(line: bytes, rules: Rules) -> tuple[Comment | None, str]:
-    """A comment, and why it was dropped, empty if it is kept.
+    @property
+    def place(self) -> str:
+        """How a report names it."""
+        return self.link if self.is_post else f"{self.link}/{self.id}"
 
-    None instead of the comment where the line is broken. Without its text, a dropped comment still
-    tells which replies stand below it.
+
+def read_item(line: bytes, rules: Rules) -> tuple[Comment | None, str]:
+    """A comment or a post, and why it was dropped, empty if it is kept.
+
+    None instead of it where the line is broken. Without its text, what was dropped still tells
+    which replies stand below it.
     """
     try:
         record = json.loads(line)
     except (ValueError, RecursionError):
         return None, BROKEN
-    fields = fields_of(record)
+    is_post = isinstance(record, dict) and "title" in record and "parent_id" not in record
+    fields = post_fields(record) if is_post else fields_of(record)
     if fields is None:
         return None, BROKEN
     link, identifier, parent, author, body = fields
     reason = reason_against(author, body, str(record.get("subreddit") or ""), rules)
     text = None
     if not reason:
-        text = clean(body)
+        text = text_of_post(body, record.get("selftext"), rules) if is_post else clean(body)
         reason = reason_against_text(text, rules)
     name = "" if DELETED_BODIES.fullmatch(author) else author
     return Comment(link, identifier, parent, name, None if reason else text), reason
+
+
+def post_fields(record: dict[str, Any]) -> tuple[str, str, str, str, str] | None:
+    """Link, id, parent (none), author and title of a post's record, or None if one is missing."""
+    identifier, title = record.get("id"), record["title"]
+    author = record.get("author") or ""
+    texts = (identifier, author, "" if title is None else title)
+    plain = [encodable(text) for text in texts if isinstance(text, str)]
+    if len(plain) < len(texts) or not plain[0]:
+        return None
+    link = f"t3_{plain[0].removeprefix('t3_')}"
+    return link, link, "", plain[1], plain[2]
+
+
+def text_of_post(title: str, selftext: Any, rules: Rules) -> str:
+    """The title and, below it, the text of a post; the title alone if that would be dropped."""
+    alone = " ".join(encodable(INVISIBLE.sub("", html.unescape(title))).split())
+    if not isinstance(selftext, str) or DELETED_BODIES.fullmatch(selftext):
+        return alone
+    whole = f"{alone}\n{clean(selftext)}".strip()
+    return alone if reason_against_text(whole, rules) else whole
 
 
 def fields_of(record: Any) -> tuple[str, str, str, str, str] | None:

@@ -37,9 +37,13 @@ class Groups:
         self.buffered = buffered
         self.waiting: dict[int, list[str]] = {}
         self.size = 0
+        self.num_comments = 0
+        self.num_posts = 0
 
     def add(self, comment: Comment) -> None:
-        """Put a comment to its thread. Raises StorageError if the disk refuses."""
+        """Put a comment or a post to its thread. Raises StorageError if the disk refuses."""
+        self.num_posts += comment.is_post
+        self.num_comments += not comment.is_post
         line = json.dumps(comment, ensure_ascii=False)
         group = zlib.crc32(comment.link.encode()) % self.number
         self.waiting.setdefault(group, []).append(line)
@@ -80,27 +84,26 @@ class Groups:
 def conversations(thread: list[Comment], rules: Rules) -> Documents:
     """Yield the conversations of one thread, and its comments that are in none.
 
-    A comment whose parent is not in the thread begins one, as those that answer the post do. What
-    stands below a dropped comment is dropped with it.
+    What has no parent in the thread begins one: the post, comments that answer it where it is not
+    there, and comments whose parent is not there. What stands below a dropped one is dropped too.
     """
     by_id: dict[str, Comment] = {}
     for comment in thread:
         if comment.id in by_id:
-            yield Dropped(TWICE, place(comment))
+            yield Dropped(TWICE, comment.place)
         else:
             by_id[comment.id] = comment
     replies: dict[str, list[Comment]] = {}
     roots: list[Comment] = []
     for comment in by_id.values():
-        above = comment.parent.removeprefix("t1_")
-        known = not comment.parent.startswith("t3_") and above in by_id
-        (replies.setdefault(above, []) if known else roots).append(comment)
+        above = comment.parent.removeprefix("t1_")  # t3_… of a post, which is its own id
+        (replies.setdefault(above, []) if above in by_id else roots).append(comment)
     reached: set[str] = set()
     for root in roots:
         yield from walk(root, replies, rules, reached)
     for comment in by_id.values():
         if comment.id not in reached and comment.text is not None:
-            yield Dropped(CIRCLE, place(comment))
+            yield Dropped(CIRCLE, comment.place)
 
 
 def walk(
@@ -110,6 +113,7 @@ def walk(
 
     Each leaf gives the conversation of all comments from the root to it.
     """
+    most = rules.most_turns + root.is_post
     path: list[Comment] = []
     stack = [(root, 1, True)]
     while stack:
@@ -120,18 +124,13 @@ def walk(
         stack.extend((reply, depth + 1, whole) for reply in reversed(below))
         if comment.text is None:
             continue
-        if not whole or depth > rules.most_turns:
-            yield Dropped(DEEP if whole else BELOW, place(comment))
+        if not whole or depth > most:
+            yield Dropped(DEEP if whole else BELOW, comment.place)
             continue
         path[depth - 1 :] = [comment]
-        is_leaf = depth == rules.most_turns or all(reply.text is None for reply in below)
+        is_leaf = depth == most or all(reply.text is None for reply in below)
         if depth >= rules.fewest_turns and (is_leaf or rules.every_comment):
             turns = tuple(Turn(said.author, said.text or "") for said in path)
             yield Conversation(f"{root.link}/{comment.id}", turns)
         elif is_leaf:
-            yield Dropped(ALONE, place(comment))
-
-
-def place(comment: Comment) -> str:
-    """How a report names a comment."""
-    return f"{comment.link}/{comment.id}"
+            yield Dropped(ALONE, comment.place)

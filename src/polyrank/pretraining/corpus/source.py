@@ -17,17 +17,21 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from functools import cached_property
+from glob import glob
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
 from polyrank.data.files import COMPRESSIONS, Blame, read_start
 from polyrank.errors import DataError
+from polyrank.jobs import digest_of
 from polyrank.records import Document
 from polyrank.storage import sha256_of
 
 UNKNOWN_LANGUAGE = "und"
 HASHED_UP_TO = 1 << 30
 START = 1 << 16
+PLACES = ("path", "others")
+"""The fields of a source that say where it is."""
 LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 """Half of a character: JSON can write it (`\\ud83d`), UTF-8 cannot."""
 
@@ -78,8 +82,8 @@ class Glimpse:
 
     @cached_property
     def start(self) -> bytes:
-        """The first bytes, decompressed. Raises DataError."""
-        return read_start(self.path, START)
+        """The first bytes, decompressed; none of a folder. Raises DataError."""
+        return b"" if self.path.is_dir() else read_start(self.path, START)
 
     def fields(self, names: Iterable[str]) -> set[str]:
         """Which of some names the JSON object on the first line has. Raises DataError."""
@@ -118,7 +122,7 @@ class Source(ABC):
     @classmethod
     def setting_names(cls) -> list[str]:
         """The names of the settings."""
-        return [field.name for field in dataclasses.fields(cls) if field.name != "path"]
+        return [field.name for field in dataclasses.fields(cls) if field.name not in PLACES]
 
     def settings(self) -> dict[str, Any]:
         """The kind and the settings, as JSON."""
@@ -131,16 +135,7 @@ class Source(ABC):
         A file by its content up to a GiB, a larger one by its size and when it was last changed.
         Raises DataError if there is no such file.
         """
-        if not self.path.is_file():
-            is_folder = self.path.is_dir()
-            problem = "This is a folder, not a file." if is_folder else "There is no such file."
-            raise DataError(problem, "Give the path of a file.", path=self.path)
-        status = self.path.stat()
-        described: dict[str, Any] = {"name": self.path.name, "bytes": status.st_size}
-        if status.st_size <= HASHED_UP_TO:
-            return described | {"sha256": sha256_of(self.path)}
-        changed = datetime.fromtimestamp(status.st_mtime, timezone.utc)
-        return described | {"modified": changed.isoformat(timespec="microseconds")}
+        return described_file(self.path)
 
     @abstractmethod
     def read(self, scratch: Path) -> Documents:
@@ -150,6 +145,87 @@ class Source(ABC):
         """Open the source. One that is converted in several processes overrides this."""
         language = self.language or self.usual_language
         return nullcontext(Stream(items=self.read(scratch), language=language))
+
+
+@dataclass(frozen=True, kw_only=True)
+class FilesSource(Source):
+    """A source of any number of files: each place is a file, a folder of files or a pattern."""
+
+    others: tuple[Path, ...] = ()
+    """More places, read together with `path`."""
+
+    @classmethod
+    @abstractmethod
+    def takes(cls, path: Path) -> bool:
+        """Whether a file of a folder is one to read, by its name."""
+
+    @cached_property
+    def files(self) -> tuple[Path, ...]:
+        """The files, each once: by place, and in the order of their names within one.
+
+        Of a folder, those that the kind takes, of folders below it too. Raises DataError for a
+        place without a file.
+        """
+        return tuple(
+            dict.fromkeys(file for place in (self.path, *self.others) for file in self.at(place))
+        )
+
+    def at(self, place: Path) -> list[Path]:
+        """The files of one place. Raises DataError if there is none."""
+        if place.is_dir():
+            found = [path for path in files_below(place) if self.takes(path)]
+            what = f"The folder has no file that a corpus of {self.name} can be made from."
+        else:
+            found = files_at(place)
+            what = "There is no such file." if place.suffix else "There is no such file or folder."
+        if not found:
+            raise DataError(what, "Check the path.", path=place)
+        return found
+
+    def describe(self) -> dict[str, Any]:
+        """What tells the files apart from others, as JSON: of several, their number and a digest.
+
+        Raises DataError if a place has no file.
+        """
+        if len(self.files) == 1:
+            return described_file(self.files[0])
+        described = [described_file(path) for path in self.files]
+        return {
+            "name": f"{self.path.name} and others, {len(described)} files",
+            "bytes": sum(one["bytes"] for one in described),
+            "sha256": digest_of(described),
+        }
+
+
+def described_file(path: Path) -> dict[str, Any]:
+    """What tells a file apart from others, as JSON. Raises DataError if there is none."""
+    if not path.is_file():
+        problem = "This is a folder, not a file." if path.is_dir() else "There is no such file."
+        raise DataError(problem, "Give the path of a file.", path=path)
+    status = path.stat()
+    described: dict[str, Any] = {"name": path.name, "bytes": status.st_size}
+    if status.st_size <= HASHED_UP_TO:
+        return described | {"sha256": sha256_of(path)}
+    changed = datetime.fromtimestamp(status.st_mtime, timezone.utc)
+    return described | {"modified": changed.isoformat(timespec="microseconds")}
+
+
+def files_below(folder: Path) -> list[Path]:
+    """All files of a folder and of those below it, without hidden ones, in order of their names."""
+    found = (path for path in folder.rglob("*") if path.is_file())
+    is_shown = (
+        path
+        for path in found
+        if not any(part.startswith(".") for part in path.relative_to(folder).parts)
+    )
+    return sorted(is_shown)
+
+
+def files_at(place: Path) -> list[Path]:
+    """The file at a place, or those that it matches as a pattern (`books/*.txt`), in order."""
+    if place.is_file():
+        return [place]
+    return sorted(path for path in map(Path, glob(str(place), recursive=True)) if path.is_file())
 
 
 def identifier_of(record: dict[str, Any], number: int, blame: Blame, noun: str) -> str:
