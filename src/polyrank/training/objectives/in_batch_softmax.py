@@ -20,7 +20,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from polyrank.config import require
-from polyrank.data.answers import MULTIPLIER
 from polyrank.errors import UsageError
 from polyrank.records import Example
 from polyrank.training.objectives.checks import few_responses, require_wrong_responses
@@ -362,6 +361,8 @@ def right_columns(right: Tensor | None, contexts: Tensor, texts: Tensor) -> Tens
     contexts (B,) and texts (N,) are identities; right (k,): the known pairs, sorted.
     """
     import torch
+
+    from polyrank.data.answers import MULTIPLIER
 
     if right is None:
         return None
