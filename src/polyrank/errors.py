@@ -29,7 +29,7 @@ class PolyrankError(Exception):
 
     exit_code = 1
     said_elsewhere = False
-    """Whether another process of the same run tells people of it."""
+    """Whether people are told of it by another process of the same run, or have been told."""
 
     def __init__(self, problem: str, remedy: str) -> None:
         self.problem = problem

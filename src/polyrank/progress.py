@@ -46,12 +46,15 @@ def reporting(listener: Listener) -> Iterator[None]:
 
 @contextlib.contextmanager
 def bar(description: str | None, *, total: int | None = None) -> Iterator[Callable[[int], None]]:
-    """A progress bar; gives the function that advances it. Without a description, none is shown."""
+    """A progress bar; gives the function that advances it.
+
+    None is shown without a description, or where there is nothing to do.
+    """
     listener = LISTENER.get()
     if description is not None and listener is not None:
         yield partial(listener, description)
         return
-    if description is None or not sys.stderr.isatty():
+    if description is None or total == 0 or not sys.stderr.isatty():
         yield lambda count: None
         return
     from rich.console import Console

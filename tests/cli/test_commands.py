@@ -50,6 +50,9 @@ class FakeIndex:
         cls.opened = {"path": path, "model": model, **options}
         return cls()
 
+    def refresh(self) -> bool:
+        return False
+
     def search(
         self, contexts: list[Any], top_k: int = 10, *, exact: bool = False, where: str | None = None
     ) -> SearchResults:
@@ -66,7 +69,10 @@ class FakeIndex:
 def fakes(monkeypatch: pytest.MonkeyPatch) -> LengthCross:
     model = LengthCross()
 
-    def load_model(path: Path, *, device: str, dtype: str, token_budget: int | None) -> LengthCross:
+    def load_model(
+        path: Path, *, device: str, dtype: str, token_budget: int | None, trainable: bool
+    ) -> LengthCross:
+        assert not trainable
         if token_budget is not None:
             model.token_budget = token_budget
         return model

@@ -140,21 +140,17 @@ def in_a_process(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.parametrize("arguments", [["--help"], ["search", "--help"], ["--version"]])
-def test_help_is_fast_and_loads_nothing_heavy(arguments: list[str]) -> None:
+def test_help_loads_nothing_heavy(arguments: list[str]) -> None:
     code = (
-        "import resource, sys\n"
+        "import sys\n"
         "from polyrank.cli.main import commands, run\n"
         f"assert run({arguments!r}, commands()) == 0\n"
         "heavy = {'torch', 'transformers', 'numpy', 'tokenizers', 'yaml'} & set(sys.modules)\n"
-        "usage = resource.getrusage(resource.RUSAGE_SELF)\n"
         "print(sorted(heavy), file=sys.stderr)\n"
-        "print(usage.ru_utime + usage.ru_stime, file=sys.stderr)\n"
     )
     done = in_a_process("-c", code)
     assert done.returncode == 0, done.stderr
-    heavy, seconds = done.stderr.splitlines()
-    assert heavy == "[]"
-    assert float(seconds) < 0.5
+    assert done.stderr == "[]\n"
 
 
 def test_python_m_polyrank() -> None:

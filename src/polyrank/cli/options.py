@@ -107,14 +107,18 @@ class ModelOptions(DeviceOptions):
 
 
 def load(path: Path, options: ModelOptions) -> Any:
-    """The saved model in a folder, of any architecture, placed as the options say.
+    """The saved model in a folder, for inference, of any architecture, placed as the options say.
 
     Raises ModelError or UsageError.
     """
     from polyrank.models.checkpoint import load_model
 
     return load_model(
-        path, device=options.device, dtype=options.dtype, token_budget=options.batch_tokens
+        path,
+        device=options.device,
+        dtype=options.dtype,
+        token_budget=options.batch_tokens,
+        trainable=False,
     )
 
 

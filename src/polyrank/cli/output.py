@@ -1,7 +1,8 @@
 """What a command says: words for people, or one JSON object for programs.
 
 Without --json words go to standard output. With --json they go to standard error and standard
-output holds exactly one JSON object. Knows streams; knows nothing of what is said.
+output holds exactly one JSON object, or one per line where a command answers line by line. Knows
+streams; knows nothing of what is said.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
+import os
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -44,9 +46,23 @@ class Output:
         console_for(self.stream).print(table)
 
     def result(self, result: Mapping[str, Any]) -> None:
-        """Print the one JSON object with --json; without it, nothing. Call it once, last."""
+        """Print a JSON object with --json; without it, nothing.
+
+        Call it once, last, or once per question where a command converses.
+        """
         if self.json:
             print(json.dumps(plain(result), ensure_ascii=False, allow_nan=False), flush=True)
+
+
+def say_error(message: str) -> None:
+    """Print an error on standard error."""
+    label = "\x1b[1;31mError:\x1b[0m" if use_colour() else "Error:"
+    print(f"{label} {message}", file=sys.stderr, flush=True)
+
+
+def use_colour() -> bool:
+    """Whether standard error is a terminal that has not been asked to stay plain."""
+    return sys.stderr.isatty() and not os.environ.get("NO_COLOR")
 
 
 def console_for(stream: TextIO) -> Console:

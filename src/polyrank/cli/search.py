@@ -1,7 +1,8 @@
-"""`polyrank search`: rank the candidates of an index for texts."""
+"""`polyrank search`: rank the candidates of an index for texts, or for questions as they come."""
 
 from __future__ import annotations
 
+import os
 import sys
 import textwrap
 from collections.abc import Iterator, Sequence
@@ -10,15 +11,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from polyrank.cli.command import command
+from polyrank.cli.conversation import Answer, Question, converse, text_of
 from polyrank.cli.options import ModelOptions, load, option, positional
-from polyrank.cli.output import Output, plain
+from polyrank.cli.output import Output
 from polyrank.config import require
-from polyrank.errors import DataError, UsageError
-from polyrank.records import Context, Hit
+from polyrank.errors import UsageError
 
 if TYPE_CHECKING:
-    from polyrank.retrieval.engine import SearchReport, SearchResults
     from polyrank.retrieval.index import Index
+    from polyrank.retrieval.rerank import RetrieveRerank
 
 DEFAULT_TOP_K = 10
 DEFAULT_RERANK_TOP = 100
@@ -34,8 +35,8 @@ class SearchOptions(ModelOptions):
     texts: tuple[str, ...] = positional(
         "TEXT",
         default=(),
-        help="Contexts to search for, one at a time; without any, or with -, they are read from "
-        "standard input, one per line.",
+        help="Contexts to search for, one at a time; - stands for all lines of standard input. "
+        "Without any, each line of standard input is answered as it comes.",
     )
     turn: tuple[str, ...] = option(
         (),
@@ -84,59 +85,83 @@ class SearchOptions(ModelOptions):
 def search(options: SearchOptions, output: Output) -> None:
     """Find the candidates of an index that score highest for a context.
 
-    With --rerank, a cross-encoder scores them again.
+    With --rerank, a cross-encoder scores them again. Without a text, the index stays open and each
+    line of standard input is answered as soon as it comes, from the index as it is then; on a
+    terminal with a prompt, which Ctrl-D ends. A tab separates the turns of a dialogue; so does a
+    line ["turn", "turn"]. A line {"context": …, "filter": …, "top_k": …, "exact": …} has settings
+    of its own. With --json there is one object per line then: {"context", "hits", …}, or
+    {"context", "error"} for a line that cannot be answered. The next line is answered all the
+    same, and the exit code tells of the error at the end.
     """
     if options.rerank is None and options.rerank_top is not None:
         output.warn("--rerank-top has no effect without --rerank.")
+    if not options.texts and not options.turn:
+        converse(Searcher(options).answers, output, show)
+        return
     contexts = list(contexts_of(options))
     if not contexts:
         raise UsageError("There is no text to search for.", "Give one, or lines on standard input.")
-
-    from polyrank.retrieval.index import Index
-
-    model = None if options.model is None else load(options.model, options)
-    index = Index.open(
-        options.index,
-        model,
-        device=options.device,
-        dtype=options.dtype,
-        token_budget=options.batch_tokens,
-    )
-    found, num_reranked = find(index, contexts, options)
     results = []
-    for context, hits, report, count in zip(
-        contexts, found, found.reports, num_reranked, strict=True
-    ):
-        say_hits(context, hits, output)
-        say_report(report, count, output)
-        results.append({"context": context, "hits": hits, **plain(report), "num_reranked": count})
+    for answer in Searcher(options).answers([Question(context) for context in contexts]):
+        show(answer, output)
+        results.append(answer.result())
     output.result({"index": options.index, "results": results})
 
 
-def find(
-    index: Index, contexts: Sequence[Context], options: SearchOptions
-) -> tuple[SearchResults, list[int]]:
-    """The hits of each context, and how many candidates the reranker read for it."""
-    top_k = min(DEFAULT_TOP_K, len(index)) if options.top_k is None else options.top_k
-    if options.rerank is None:
-        found = index.search(contexts, top_k, exact=options.exact, where=options.filter)
-        return found, [0] * len(found)
+class Searcher:
+    """An open index, and the cross-encoder that reranks what it finds."""
 
-    from polyrank.retrieval.rerank import RetrieveRerank
+    def __init__(self, options: SearchOptions) -> None:
+        # Threads have milliseconds of work here; by default, GNU's wait for it at full power.
+        os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+        from polyrank.retrieval.index import Index
 
-    num_candidates = DEFAULT_RERANK_TOP if options.rerank_top is None else options.rerank_top
-    reranker = load(options.rerank, options)
-    pipeline = RetrieveRerank(index, reranker, num_candidates=num_candidates)
-    reranked = pipeline.search(
-        contexts, top_k, exact=options.exact, where=options.filter, progress=True
-    )
-    return reranked, [len(hits) for hits in reranked.retrieved]
+        model = None if options.model is None else load(options.model, options)
+        self.options = options
+        self.index: Index = Index.open(
+            options.index,
+            model,
+            device=options.device,
+            dtype=options.dtype,
+            token_budget=options.batch_tokens,
+        )
+        self.pipeline: RetrieveRerank | None = None
+        if options.rerank is not None:
+            from polyrank.retrieval.rerank import RetrieveRerank
+
+            most = options.rerank_top
+            self.pipeline = RetrieveRerank(
+                self.index,
+                load(options.rerank, options),
+                num_candidates=DEFAULT_RERANK_TOP if most is None else most,
+            )
+
+    def answers(self, questions: Sequence[Question]) -> Iterator[Answer]:
+        """What the index finds for questions that have the same settings; it is refreshed first."""
+        self.index.refresh()
+        contexts = [question.context for question in questions]
+        asked, options = questions[0], self.options
+        top_k = options.top_k if asked.top_k is None else asked.top_k
+        top_k = min(DEFAULT_TOP_K, len(self.index)) if top_k is None else top_k
+        exact = options.exact if asked.exact is None else asked.exact
+        where = options.filter if asked.filter is None else asked.filter
+        if self.pipeline is None:
+            found = self.index.search(contexts, top_k, exact=exact, where=where)
+            num_reranked = [0] * len(found)
+        else:
+            reranked = self.pipeline.search(
+                contexts, top_k, exact=exact, where=where, progress=True
+            )
+            found, num_reranked = reranked, [len(hits) for hits in reranked.retrieved]
+        for context, hits, report, count in zip(
+            contexts, found, found.reports, num_reranked, strict=True
+        ):
+            yield Answer(context, hits, report, count)
 
 
 def contexts_of(options: SearchOptions) -> Iterator[str | list[str]]:
     """The texts, with standard input in the place of `-`, then the dialogue of the turns."""
-    texts = options.texts or (() if options.turn else (STANDARD_INPUT,))
-    for text in texts:
+    for text in options.texts:
         if text == STANDARD_INPUT:
             yield from standard_input()
         else:
@@ -147,35 +172,23 @@ def contexts_of(options: SearchOptions) -> Iterator[str | list[str]]:
 
 def standard_input() -> Iterator[str]:
     """The lines of standard input that are not blank. Raises DataError where they are not UTF-8."""
-    if sys.stdin.isatty():
-        print("Type one text per line; end with Ctrl-D.", file=sys.stderr)
     for number, line in enumerate(sys.stdin.buffer, start=1):
-        try:
-            text = line.decode("utf-8").strip()
-        except UnicodeDecodeError as error:
-            raise DataError(
-                f"The text is not UTF-8: {error.reason} at byte {error.start} of the line.",
-                "Convert it, for example with: iconv -f LATIN1 -t UTF-8.",
-                path="standard input",
-                line=number,
-            ) from error
+        text = text_of(line, number)
         if text:
             yield text
 
 
-def say_hits(context: str | list[str], hits: Sequence[Hit], output: Output) -> None:
-    """The hits of one context, for people: rank, score and the beginning of the text."""
-    turns = [context] if isinstance(context, str) else context
-    output.say("\n".join(f"> {' '.join(turn.split())}" for turn in turns))
-    for rank, hit in enumerate(hits, start=1):
+def show(answer: Answer, output: Output, echo: bool = True) -> None:
+    """An answer, for people: the context, each hit's rank, score and text, how it was found."""
+    if echo:
+        turns = [answer.context] if isinstance(answer.context, str) else answer.context
+        output.say("\n".join(f"> {' '.join(turn.split())}" for turn in turns))
+    for rank, hit in enumerate(answer.hits, start=1):
         begun = textwrap.shorten(" ".join(hit.text.split()), SHOWN_LETTERS, placeholder=" …")
         output.say(f"{rank:>4}. {hit.score:9.4f}  [{hit.id}] {begun}")
-
-
-def say_report(report: SearchReport, num_reranked: int, output: Output) -> None:
-    """How the hits of one context were found, for people."""
+    report = answer.report
     words = f"scored {report.num_scored:,} of {report.num_candidates:,} candidates"
     words += ", certified" if report.certified else ", approximate"
-    words += f"; reranked {num_reranked:,}" if num_reranked else ""
+    words += f"; reranked {answer.num_reranked:,}" if answer.num_reranked else ""
     output.say(f"      {words}")
     output.say()

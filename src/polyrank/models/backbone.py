@@ -1,7 +1,8 @@
 """An encoder of the ecosystem: a batch of token ids in, one output per token out.
 
 Knows `transformers` and the kinds of folder an encoder can come from; knows nothing of what is
-done with the outputs.
+done with the outputs. Imports `transformers` only where it is used: that takes longer than a
+search, which can do without it (decision 13).
 
 Letters: B texts, T tokens, h width of the encoder.
 """
@@ -17,18 +18,14 @@ from typing import Any
 import torch
 from safetensors import SafetensorError
 from torch import Tensor, nn
-from transformers import AutoConfig, AutoModel, AutoTokenizer
-from transformers.utils import logging
 
 from polyrank.errors import ModelError, UsageError
+from polyrank.models.bert import BERTS, ROBERTAS, Bert, read_config
 from polyrank.models.config import NewEncoderConfig
 from polyrank.tokens.batching import Batch
+from polyrank.tokens.saved_tokenizer import read_tokenizer
 
 BACKBONE_FOLDER = "backbone"
-ROBERTAS = ("roberta", "xlm-roberta")
-"""They count positions from pad_token_id + 1."""
-SIDE_BY_SIDE = ("bert", "electra", *ROBERTAS)
-"""Kinds of encoder with which `interaction` can read two texts side by side."""
 
 
 class Backbone(nn.Module):
@@ -50,9 +47,9 @@ class Backbone(nn.Module):
     def require_sides(self) -> None:
         """Raise UsageError if the encoder cannot read two texts side by side."""
         config: Any = self.encoder.config
-        if config.model_type not in SIDE_BY_SIDE:
+        if config.model_type not in BERTS:
             raise UsageError(
-                f"head = interaction needs an encoder of the kind {', '.join(SIDE_BY_SIDE)}, not "
+                f"head = interaction needs an encoder of the kind {', '.join(BERTS)}, not "
                 f"{config.model_type}.",
                 "Choose head = linear, or another encoder.",
             )
@@ -84,6 +81,8 @@ def load_encoder(folder: Path) -> nn.Module:
             f"The folder {folder} is not a model: it has no config.json.",
             "Give the folder of a saved polyrank model or encoder, or a hub id.",
         )
+    from transformers import AutoConfig, AutoModel
+
     try:
         config = AutoConfig.from_pretrained(folder, trust_remote_code=False)
         model_class: Any = AutoModel._model_mapping[type(config)]
@@ -121,8 +120,18 @@ def load_encoder(folder: Path) -> nn.Module:
     return encoder
 
 
-def build_encoder(folder: Path) -> nn.Module:
-    """An encoder of the description in `folder`, its weights yet to be loaded."""
+def build_encoder(folder: Path, *, trainable: bool = True) -> nn.Module:
+    """An encoder of the description in `folder`, its weights yet to be loaded.
+
+    One that is not to be trained is built without `transformers` if it is a BERT; its weights are
+    on the meta device, to be replaced by those of a file.
+    """
+    described = None if trainable else read_config(folder)
+    if described is not None:
+        with torch.device("meta"):
+            return Bert(described).eval()
+    from transformers import AutoConfig, AutoModel
+
     try:
         config = AutoConfig.from_pretrained(folder, trust_remote_code=False)
         model_class: Any = AutoModel._model_mapping[type(config)]
@@ -137,8 +146,16 @@ def build_encoder(folder: Path) -> nn.Module:
     return encoder.eval()
 
 
-def load_tokenizer(folder: Path) -> Any:
-    """The tokeniser in a folder. Raises ModelError if there is none."""
+def load_tokenizer(folder: Path, *, trainable: bool = True) -> Any:
+    """The tokeniser in a folder; `transformers`' own class only for a model that is `trainable`.
+
+    Raises ModelError if there is none.
+    """
+    saved = None if trainable else read_tokenizer(folder)
+    if saved is not None:
+        return saved
+    from transformers import AutoTokenizer
+
     try:
         tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
     except (OSError, ValueError, KeyError, TypeError) as error:
@@ -158,6 +175,8 @@ def load_tokenizer(folder: Path) -> Any:
 @contextlib.contextmanager
 def quiet() -> Iterator[None]:
     """Without transformers' bars, and its report of weights that are left out on purpose."""
+    from transformers.utils import logging
+
     verbosity, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
     logging.set_verbosity_error()
     logging.disable_progress_bar()
@@ -186,6 +205,8 @@ def new_encoder(config: NewEncoderConfig, tokenizer: Any) -> nn.Module:
 
     Draw from a seed set beforehand. Attention weights are never dropped, as anywhere in polyrank.
     """
+    from transformers import AutoConfig, AutoModel
+
     form = AutoConfig.for_model(
         "bert",
         vocab_size=len(tokenizer),
@@ -197,6 +218,5 @@ def new_encoder(config: NewEncoderConfig, tokenizer: Any) -> nn.Module:
         attention_probs_dropout_prob=0.0,
         pad_token_id=tokenizer.pad_token_id,
     )
-    # BertModel by name would load its code, 1.6 s, wherever a model is imported.
     made: nn.Module = AutoModel.from_config(form, dtype=torch.float32, add_pooling_layer=False)
     return made.eval()

@@ -276,13 +276,15 @@ class Model(nn.Module):
         dtype: str | torch.dtype = "auto",
         token_budget: int | None = None,
         defaults: Mapping[str, Any] | None = None,
+        trainable: bool = True,
         **settings: Any,
     ) -> Self:
         """A model as `from_pretrained` gives it, from a folder that is there already.
 
         `is_own`: whether the folder becomes the model's `path`; one in the hub's cache does not.
+        `trainable`: False for inference alone, which is quicker to load (see `load_model`).
         """
-        model = load(cls, folder, settings, defaults or {})
+        model = load(cls, folder, settings, defaults or {}, trainable=trainable)
         model.path = folder.absolute() if is_own else None
         model.place(device, dtype)
         if token_budget is not None:

@@ -27,12 +27,15 @@ def load_model(
     *,
     device: str | torch.device = "auto",
     dtype: str | torch.dtype = "auto",
+    trainable: bool = True,
     **settings: Any,
 ) -> Model:
     """The saved model of a folder or hub id, whatever its architecture.
 
     A sentence-transformers model, which says how it pools, becomes a bi-encoder; a plain encoder,
-    which does not, is refused. Raises ModelError if there is no model.
+    which does not, is refused. With `trainable` false the model is for inference alone: the same
+    scores, but an encoder of BERT's kind is then loaded without `transformers`, whose import takes
+    most of the time of a first search. Raises ModelError if there is no model.
     """
     folder = local_folder(path)
     description = read_description(folder)
@@ -44,7 +47,7 @@ def load_model(
     if model_class is not None:
         is_own = Path(path).is_dir()
         return model_class.from_folder(
-            folder, is_own=is_own, device=device, dtype=dtype, **settings
+            folder, is_own=is_own, device=device, dtype=dtype, trainable=trainable, **settings
         )
     raise ModelError(
         f"{path} is not a saved model: it has no {DESCRIPTION}.",

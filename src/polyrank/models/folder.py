@@ -126,6 +126,7 @@ def read_weights(path: Path) -> dict[str, Tensor]:
 def fit_weights(model: nn.Module, weights: dict[str, Tensor], where: Path) -> None:
     """Load the tensors into the model; every one must be there, and no other.
 
+    They take the place of parameters on the meta device, and are copied into others.
     Raises ModelError that names the missing, the surplus and the misshapen.
     """
     own = model.state_dict()
@@ -145,4 +146,7 @@ def fit_weights(model: nn.Module, weights: dict[str, Tensor], where: Path) -> No
             f"({'; '.join(faults)}).",
             "The folder mixes files of two models or is damaged; save or fetch it again.",
         )
-    model.load_state_dict(weights)
+    assign = any(parameter.is_meta for parameter in model.parameters())
+    if assign:
+        weights = {name: tensor.float() for name, tensor in weights.items()}
+    model.load_state_dict(weights, assign=assign)

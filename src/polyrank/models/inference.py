@@ -35,11 +35,11 @@ def inference_copy(module: nn.Module, dtype: torch.dtype, rows: int) -> nn.Modul
     In the dtype of the original, the copy shares every parameter that is not packed with it.
     """
     parameter = next(module.parameters())
-    if dtype == parameter.dtype:
-        shared: dict[int, Any] = {id(p): p for p in module.parameters()}
-        clone = copy.deepcopy(module, shared)
-    else:
-        clone = copy.deepcopy(module).to(dtype)
+    # nothing is copied twice: what stands for a parameter is the parameter, or its rounded form
+    own: dict[int, Any] = {id(p): p for p in module.parameters()}
+    if dtype != parameter.dtype:
+        own = {key: nn.Parameter(p.detach().to(dtype), False) for key, p in own.items()}
+    clone = copy.deepcopy(module, own).to(dtype)
     if parameter.device.type == "cpu" and can_pack(dtype):
         pack(clone, rows)
     clone_encoder: Any = getattr(clone, "encoder", None)

@@ -48,7 +48,12 @@ READING = (*LENGTHS, "context_truncation", "candidate_truncation")
 
 
 def load(
-    model_class: Any, folder: Path, settings: dict[str, Any], defaults: Mapping[str, Any]
+    model_class: Any,
+    folder: Path,
+    settings: dict[str, Any],
+    defaults: Mapping[str, Any],
+    *,
+    trainable: bool = True,
 ) -> Any:
     """A model of `model_class` from any kind of folder. Raises ModelError, UsageError."""
     description = read_description(folder)
@@ -56,7 +61,7 @@ def load(
     if description is None:
         return from_encoder(model_class, folder, inherited, settings)
     if description.architecture == model_class.architecture:
-        return reopen(model_class, folder, inherited, settings)
+        return reopen(model_class, folder, inherited, settings, trainable=trainable)
     return derive(model_class, folder, inherited, settings)
 
 
@@ -111,7 +116,12 @@ def tokenizer_of(source: str | Path) -> Any:
 
 
 def reopen(
-    model_class: Any, folder: Path, inherited: dict[str, Any], settings: dict[str, Any]
+    model_class: Any,
+    folder: Path,
+    inherited: dict[str, Any],
+    settings: dict[str, Any],
+    *,
+    trainable: bool,
 ) -> Any:
     """The saved model itself; settings that do not shape its weights may be changed.
 
@@ -128,7 +138,7 @@ def reopen(
                 f"The model in {folder} was made with {name} = {saved}, not {value}.",
                 f"Leave {name} out, or train a model with the value you want.",
             )
-    model = empty_model(model_class, folder, inherited, settings)
+    model = empty_model(model_class, folder, inherited, settings, trainable=trainable)
     take_classifier(model, folder)
     weights = read_weights(folder)
     if separate:
@@ -188,12 +198,18 @@ def derive(
 
 
 def empty_model(
-    model_class: Any, folder: Path, inherited: dict[str, Any], settings: dict[str, Any]
+    model_class: Any,
+    folder: Path,
+    inherited: dict[str, Any],
+    settings: dict[str, Any],
+    *,
+    trainable: bool = True,
 ) -> Any:
     """A model as described, its weights not yet read."""
     with torch.random.fork_rng(devices=[]):  # what is drawn here is overwritten
-        backbone = Backbone(build_encoder(folder / BACKBONE_FOLDER))
-        tokenizer = TextTokenizer(load_tokenizer(folder / BACKBONE_FOLDER))
+        described = folder / BACKBONE_FOLDER
+        backbone = Backbone(build_encoder(described, trainable=trainable))
+        tokenizer = TextTokenizer(load_tokenizer(described, trainable=trainable))
         config = settle(model_class, inherited, settings, backbone)
         return model_class(backbone, tokenizer, config)
 

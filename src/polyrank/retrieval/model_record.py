@@ -72,7 +72,7 @@ def load_recorded_model(
         raise IndexFolderError(f"The index {folder} misses its model {places[0]}.", REMEDY)
     check_sizes(folder, of_model(files))
     try:
-        return cast("VectorModel", load_model(found, **loading))
+        return cast("VectorModel", load_model(found, trainable=False, **loading))
     except ModelError as error:
         raise IndexFolderError(
             f"The model of the index {folder} cannot be loaded: {error.problem}", REMEDY

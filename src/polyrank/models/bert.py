@@ -1,0 +1,238 @@
+"""BERT's encoder in torch alone, for inference; ELECTRA's and RoBERTa's are the same network.
+
+Training uses that of `transformers`, whose modelling code takes longer to import than a search
+takes. Here the weights have the same names, and the outputs are equal bit for bit. Knows nothing
+of tokenisers.
+
+Letters: B texts, T tokens of each, h width, A heads, d width of one.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import NamedTuple
+
+from torch import Tensor, arange, empty, nn, zeros_like
+from torch.nn import functional
+
+ROBERTAS = ("roberta", "xlm-roberta")
+"""They count positions from pad_token_id + 1."""
+BERTS = ("bert", "electra", *ROBERTAS)
+"""Kinds of encoder with BERT's layers."""
+ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
+    "gelu": functional.gelu,
+    "relu": functional.relu,
+}
+SIZES = (
+    "vocab_size",
+    "hidden_size",
+    "intermediate_size",
+    "num_hidden_layers",
+    "num_attention_heads",
+    "max_position_embeddings",
+    "type_vocab_size",
+)
+
+
+class BertConfig(SimpleNamespace):
+    """The encoder's description, with the names of its `config.json` as attributes."""
+
+    def save_pretrained(self, folder: Path) -> None:
+        """Write `config.json`."""
+        folder.mkdir(exist_ok=True)
+        text = json.dumps(vars(self), indent=2, sort_keys=True) + "\n"
+        (folder / "config.json").write_text(text, encoding="utf-8")
+
+
+def read_config(folder: Path) -> BertConfig | None:
+    """The description in a folder, or None where `Bert` is not the network that it describes."""
+    try:
+        found = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None  # whoever can read other networks says what is wrong
+    if not isinstance(found, dict):
+        return None
+    config = BertConfig(**found)
+    sizes = [getattr(config, name, None) for name in (*SIZES, "pad_token_id")]
+    if (
+        found.get("model_type") in BERTS
+        and found.get("hidden_act") in ACTIVATIONS
+        and found.get("position_embedding_type", "absolute") == "absolute"
+        and all(type(size) is int for size in sizes)
+        and isinstance(found.get("layer_norm_eps"), float)
+        and (found["model_type"] != "electra" or type(found.get("embedding_size")) is int)
+        and config.hidden_size % config.num_attention_heads == 0
+        and not found.get("is_decoder")
+        and not found.get("add_cross_attention")
+    ):
+        return config
+    return None
+
+
+class Outputs(NamedTuple):
+    """What an encoder gives: (B, T, h)."""
+
+    last_hidden_state: Tensor
+
+
+class Bert(nn.Module):
+    """The encoder of a description (Devlin et al., 2019), without dropout and pooling layer."""
+
+    def __init__(self, config: BertConfig) -> None:
+        super().__init__()
+        self.config = config
+        self.embeddings = Embeddings(config)
+        small = getattr(config, "embedding_size", config.hidden_size)
+        if small != config.hidden_size:
+            self.embeddings_project = nn.Linear(small, config.hidden_size)
+        self.encoder = Layers(config)
+
+    def forward(
+        self,
+        input_ids: Tensor,
+        attention_mask: Tensor | None = None,
+        token_type_ids: Tensor | None = None,
+    ) -> Outputs:
+        """Ids (B, T), and where they are not padding, to outputs (B, T, h)."""
+        hidden = self.embeddings(input_ids, token_type_ids)
+        if hasattr(self, "embeddings_project"):
+            hidden = self.embeddings_project(hidden)
+        mask = None
+        if attention_mask is not None:
+            length = input_ids.shape[1]
+            mask = attention_mask.bool()[:, None, None, :].expand(-1, 1, length, -1)  # (B, 1, T, T)
+        for layer in self.encoder.layer:
+            hidden = layer(hidden, mask)
+        return Outputs(hidden)
+
+
+class Embeddings(nn.Module):
+    """The sum of the vectors of a token, of its segment and of its position, normalised."""
+
+    def __init__(self, config: BertConfig) -> None:
+        super().__init__()
+        width = getattr(config, "embedding_size", config.hidden_size)
+        self.padding: int | None = config.pad_token_id if config.model_type in ROBERTAS else None
+        self.word_embeddings = table(config.vocab_size, width)
+        self.token_type_embeddings = table(config.type_vocab_size, width)
+        self.position_embeddings = table(config.max_position_embeddings, width)
+        self.LayerNorm = nn.LayerNorm(width, eps=config.layer_norm_eps)
+
+    def forward(
+        self,
+        input_ids: Tensor,
+        token_type_ids: Tensor | None = None,
+        position_ids: Tensor | None = None,
+    ) -> Tensor:
+        """(B, T) → (B, T, h)."""
+        if token_type_ids is None:
+            token_type_ids = zeros_like(input_ids)
+        if position_ids is None:
+            position_ids = self.places(input_ids)
+        vectors = self.word_embeddings(input_ids) + self.token_type_embeddings(token_type_ids)
+        normalised: Tensor = self.LayerNorm(vectors + self.position_embeddings(position_ids))
+        return normalised
+
+    def places(self, input_ids: Tensor) -> Tensor:
+        """Positions from 0: (1, T); RoBERTa's from its padding + 1, where padding stays: (B, T)."""
+        if self.padding is None:
+            return arange(input_ids.shape[1], device=input_ids.device)[None]
+        real = input_ids.ne(self.padding).long()
+        return real.cumsum(dim=1) * real + self.padding
+
+
+def table(count: int, width: int) -> nn.Embedding:
+    """An embedding of `count` ids whose weights are not drawn: on the meta device that imports
+    torch's compiler.
+    """
+    return nn.Embedding.from_pretrained(empty(count, width), freeze=False)
+
+
+class Layers(nn.Module):
+    """The layers, one after the other."""
+
+    def __init__(self, config: BertConfig) -> None:
+        super().__init__()
+        self.layer = nn.ModuleList(Layer(config) for _ in range(config.num_hidden_layers))
+
+
+class Layer(nn.Module):
+    """Attention, then two dense layers for each token."""
+
+    def __init__(self, config: BertConfig) -> None:
+        super().__init__()
+        self.attention = Attention(config)
+        self.intermediate = Intermediate(config)
+        self.output = Residual(config.intermediate_size, config)
+
+    def forward(self, hidden: Tensor, mask: Tensor | None) -> Tensor:
+        """(B, T, h) → (B, T, h)."""
+        middle = self.attention(hidden, mask)
+        outputs: Tensor = self.output(self.intermediate(middle), middle)
+        return outputs
+
+
+class Attention(nn.Module):
+    """Attention of all heads, mixed and added to what came in."""
+
+    def __init__(self, config: BertConfig) -> None:
+        super().__init__()
+        self.self = SelfAttention(config)
+        self.output = Residual(config.hidden_size, config)
+
+    def forward(self, hidden: Tensor, mask: Tensor | None) -> Tensor:
+        """(B, T, h) → (B, T, h)."""
+        outputs: Tensor = self.output(self.self(hidden, mask), hidden)
+        return outputs
+
+
+class SelfAttention(nn.Module):
+    """Attention of all heads."""
+
+    def __init__(self, config: BertConfig) -> None:
+        super().__init__()
+        self.shape = (config.num_attention_heads, config.hidden_size // config.num_attention_heads)
+        self.query = nn.Linear(config.hidden_size, config.hidden_size)
+        self.key = nn.Linear(config.hidden_size, config.hidden_size)
+        self.value = nn.Linear(config.hidden_size, config.hidden_size)
+
+    def forward(self, hidden: Tensor, mask: Tensor | None) -> Tensor:
+        """(B, T, h) → (B, T, h)."""
+        query, key, value = (
+            layer(hidden).unflatten(-1, self.shape).transpose(1, 2)  # (B, A, T, d)
+            for layer in (self.query, self.key, self.value)
+        )
+        mixed = functional.scaled_dot_product_attention(
+            query, key, value, attn_mask=mask, scale=self.shape[1] ** -0.5
+        )
+        return mixed.transpose(1, 2).flatten(2)
+
+
+class Intermediate(nn.Module):
+    """The wide dense layer and its activation."""
+
+    def __init__(self, config: BertConfig) -> None:
+        super().__init__()
+        self.dense = nn.Linear(config.hidden_size, config.intermediate_size)
+        self.activation = ACTIVATIONS[config.hidden_act]
+
+    def forward(self, hidden: Tensor) -> Tensor:
+        """(B, T, h) → (B, T, wide)."""
+        return self.activation(self.dense(hidden))
+
+
+class Residual(nn.Module):
+    """A dense layer, added to what came in and normalised."""
+
+    def __init__(self, width: int, config: BertConfig) -> None:
+        super().__init__()
+        self.dense = nn.Linear(width, config.hidden_size)
+        self.LayerNorm = nn.LayerNorm(config.hidden_size, eps=config.layer_norm_eps)
+
+    def forward(self, hidden: Tensor, before: Tensor) -> Tensor:
+        """(B, T, width), (B, T, h) → (B, T, h)."""
+        normalised: Tensor = self.LayerNorm(self.dense(hidden) + before)
+        return normalised

@@ -1,0 +1,70 @@
+"""What one search does not import: with these, its start took three times the CPU."""
+
+import gc
+import json
+import subprocess
+import sys
+
+import pytest
+
+from polyrank.retrieval.index import Index
+from tiny_encoders import load_variant
+
+NOT_NEEDED = {
+    "accelerate",
+    "bm25s",
+    "datasets",
+    "faiss",
+    "huggingface_hub",
+    "matplotlib",
+    "pandas",
+    "pyarrow.dataset",
+    "pymilvus",
+    "rich",
+    "scipy",
+    "sklearn",
+    "sympy",
+    "torch._dynamo",
+    "torch._inductor",
+    "torch.distributed.tensor",
+    "transformers",
+    "yaml",
+}
+PROGRAM = """
+import atexit, gc, json, os, sys
+from polyrank.cli.main import main
+
+def tell():
+    found = {"modules": sorted(sys.modules), "threshold": gc.get_threshold()[0]}
+    found |= {"frozen": gc.get_freeze_count(), "policy": os.environ.get("OMP_WAIT_POLICY")}
+    print(json.dumps(found), file=sys.stderr)
+
+atexit.register(tell)  # the first to be registered is the last to be called
+sys.argv = ["polyrank", *sys.argv[1:]]
+main()
+"""
+
+
+@pytest.fixture(scope="module", params=["bi", "poly-learnt"])
+def index(request, bert, tmp_path_factory):
+    path = tmp_path_factory.mktemp("start_up") / "index"
+    texts = ["read a file", "no sound", "thanks"]
+    Index.build(load_variant(request.param, bert), texts, path)
+    return path
+
+
+def test_a_search_imports_only_what_it_needs(index):
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM, "search", str(index), "a file", "--json"],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=300,
+    )
+    found = json.loads(done.stderr.splitlines()[-1])
+    assert len(json.loads(done.stdout)["results"][0]["hits"]) == 3
+    assert "torch" in found["modules"]
+    assert set(found["modules"]) & NOT_NEEDED == set()
+    assert found["threshold"] > gc.get_threshold()[0]
+    assert found["policy"] == "passive"
+    assert found["frozen"] > 10_000  # and so is not looked through for garbage on the way out
