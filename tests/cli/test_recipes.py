@@ -76,7 +76,13 @@ def test_every_setting_exists_suits_the_architecture_and_has_an_effect(name, arc
         (
             "two-tower",
             "bi",
-            {"max_steps": 2000, "projection": 512, "batch_size": 512, "max_context_length": 64},
+            {
+                "max_steps": 2000,
+                "projection": 512,
+                "batch_size": 512,
+                "max_context_length": 64,
+                "logq": True,
+            },
         ),
     ],
 )

@@ -179,6 +179,7 @@ RECIPES: dict[str, Recipe] = {
                     "similarity": "dot",
                     "temperature": 1.0,
                     "objective": "in_batch_softmax",
+                    "logq": True,
                     "batch_size": 512,
                 },
             },
