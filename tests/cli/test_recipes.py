@@ -66,7 +66,11 @@ def test_every_setting_exists_suits_the_architecture_and_has_an_effect(name, arc
             "cross",
             {"batch_size": 16, "num_negatives": 15, "warmup": 1000, "objective": "listwise"},
         ),
-        ("poly-encoder-reddit", "bi", {"optimiser": "adamax", "rescale_last_layer": 0.06}),
+        (
+            "poly-encoder-reddit",
+            "bi",
+            {"optimiser": "adamax", "rescale_last_layer": "bert", "trainable": "all"},
+        ),
         (
             "sbert-nli",
             "bi",

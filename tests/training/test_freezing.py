@@ -1,13 +1,22 @@
+import json
+import math
+from dataclasses import replace
+
 import pytest
 import torch
 
-from polyrank import BiEncoder
+from polyrank import BiEncoder, PolyEncoder
+from polyrank.cli.options import build
+from polyrank.cli.train import TrainOptions
 from polyrank.errors import UsageError
+from polyrank.evaluation.tasks import with_sampled_candidates
+from polyrank.records import Example, LabelledPair
 from polyrank.runtime import set_seed
 from polyrank.training.config import TrainingConfig
-from polyrank.training.encoders import freeze, layers_of, rescale
+from polyrank.training.encoders import BERT_STD, freeze, layers_of, prepare, rescale, texts_of
 from polyrank.training.optimisers import parameter_groups
-from tiny_encoders import FAMILIES
+from polyrank.training.run import train
+from tiny_encoders import FAMILIES, WORDS, load_variant
 
 BATCH = {"input_ids": torch.tensor([[5, 6, 7, 8], [9, 10, 11, 12]])}
 
@@ -63,10 +72,100 @@ def test_the_outputs_are_rescaled_exactly(family, encoder_folder):
     model = model_of(family, encoder_folder)
     with torch.no_grad():
         before = model.context_tower(BATCH), model.candidate_tower(BATCH)
-        rescale(model, 0.25)
+        rescale(model, [0.25, 0.5])
         after = model.context_tower(BATCH), model.candidate_tower(BATCH)
-    for one, other in zip(before, after, strict=True):
-        torch.testing.assert_close(other, one * 0.25, rtol=1e-5, atol=1e-6)
+    for one, other, factor in zip(before, after, (0.25, 0.5), strict=True):
+        torch.testing.assert_close(other, one * factor, rtol=1e-5, atol=1e-6)
+
+
+EXAMPLES = [
+    Example(context=("hello", f"what is {word}"), response=f"the {word} and the {WORDS[place]}")
+    for place, word in enumerate(WORDS[15:45])
+]
+PAIRS = [LabelledPair(first=f"the {word}", second=f"no {word}", label=0.5) for word in WORDS[:9]]
+
+
+def outputs_at_tokens(tower, sequences):
+    return torch.cat([tower({"input_ids": torch.tensor([ids])})[0].flatten() for ids in sequences])
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("records", [EXAMPLES, PAIRS])
+def test_the_outputs_get_the_standard_deviation_of_bert(records, family, encoder_folder):
+    model = model_of(family, encoder_folder)
+    with torch.no_grad():
+        rescale(model, [1.0, 0.3])  # two towers of different sizes
+    said = []
+    config = TrainingConfig(rescale_last_layer="bert")
+    factors = prepare(model, config, records, said.append)
+    assert len(factors) == len(said) == 2
+    assert factors[1] == pytest.approx(factors[0] / 0.3, rel=0.2)
+    assert f"multiplied by {factors[0]:.4g}" in said[0]
+    texts = [texts_of(record) for record in records]
+    contexts = model.context_ids([first for first, _ in texts])
+    candidates = model.candidate_ids([second for _, second in texts])
+    for tower, ids in zip(model.towers, (contexts, candidates), strict=True):
+        with torch.no_grad():
+            found = outputs_at_tokens(tower, ids).std()
+        assert float(found) == pytest.approx(BERT_STD, rel=0.01)
+
+
+@pytest.mark.parametrize("variant", ["bi", "cross", "cross-interaction"])
+def test_the_encoder_of_every_architecture_is_measured(variant, bert):
+    model = load_variant(variant, bert, **({"shared_towers": True} if variant == "bi" else {}))
+    factors = prepare(model, TrainingConfig(rescale_last_layer="bert"), EXAMPLES)
+    assert len(factors) == len(model.towers)
+    again = prepare(model, TrainingConfig(rescale_last_layer="bert"), EXAMPLES)
+    assert again == pytest.approx([1.0] * len(factors), rel=1e-4)
+    assert all(factor < 0.9 for factor in factors), "the tiny encoder's outputs are larger"
+
+
+def test_a_given_factor_is_taken_and_outputs_without_spread_are_refused(encoder_folder):
+    model = model_of("bert", encoder_folder, shared_towers=True)
+    assert prepare(model, TrainingConfig(rescale_last_layer=0.06), EXAMPLES) == [0.06]
+    with torch.no_grad():
+        rescale(model, [0.0])
+    with pytest.raises(UsageError, match="standard deviation"):
+        prepare(model, TrainingConfig(rescale_last_layer="bert"), EXAMPLES)
+    with pytest.raises(UsageError, match="positive or bert, got 0"):
+        TrainingConfig(rescale_last_layer=0.0)
+
+
+def test_the_run_records_the_factor_and_the_recipe_learns(bert, tmp_path):
+    values = {"base": str(bert), "train": "t", "output": "o", "recipe": "poly-encoder-reddit"}
+    given = {"max_steps": "30", "batch_size": "8", "warmup": "0", "learning_rate": "1e-3"}
+    options = build(
+        TrainOptions,
+        {
+            **values,
+            **given,
+            "num_codes": "4",
+            "max_context_length": "32",
+            "max_candidate_length": "32",
+        },
+        None,
+        "polyrank train",
+    )
+    assert options.training.trainable == "all"
+    losses, models = {}, {}
+    dev = with_sampled_candidates(EXAMPLES, 5)
+    for factor in ("bert", 0.06):
+        set_seed(0)
+        model = PolyEncoder.from_pretrained(bert, dtype="float32", device="cpu", **options.model)
+        before = model.context_tower.encoder.embeddings.word_embeddings.weight.clone()
+        config = replace(options.training, rescale_last_layer=factor, dropout=0.0)
+        output = tmp_path / str(factor)
+        result = train(model, EXAMPLES, output, config, dev=dev)
+        losses[factor] = [entry["loss"] for entry in result.history if "loss" in entry]
+        models[factor] = json.loads((output / "training.json").read_text())
+        after = model.context_tower.encoder.embeddings.word_embeddings.weight
+        assert not torch.equal(before, after), "the embeddings are trained"
+    assert sum(losses["bert"][-5:]) / 5 < 0.8 * losses["bert"][0]
+    assert losses[0.06][0] == pytest.approx(math.log(8), abs=0.05), "a constant may be too small"
+    assert models[0.06]["rescaling"] == [0.06, 0.06]
+    [first, second] = models["bert"]["rescaling"]
+    card = (tmp_path / "bert" / "README.md").read_text()
+    assert f"| outputs multiplied by | {first:.4g}, {second:.4g} |" in card
 
 
 def test_frozen_parameters_are_in_no_group(bert, encoder_folder):

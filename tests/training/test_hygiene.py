@@ -22,7 +22,7 @@ from polyrank.training.logs import log_text
 from polyrank.training.model_card import Provenance
 from polyrank.training.objectives.registry import ObjectiveConfig
 from polyrank.training.run import train
-from polyrank.training.trainer import RankingTrainer, has_diverged
+from polyrank.training.trainer import RankingTrainer
 
 WORDS = ["file", "disk", "kernel", "driver", "wifi", "sound", "screen", "index", "list", "sort"]
 
@@ -94,10 +94,13 @@ def test_a_learning_rate_that_diverges_stops_with_the_last_checkpoint(bert, tmp_
         assert all(bool(torch.isfinite(value).all()) for value in weights.values())
 
 
-@pytest.mark.parametrize(("losses", "diverges"), [((0.7, 0.2, 4.9), True), ((0.1, 0.9), False)])
-def test_a_loss_that_leaves_all_bounds(losses, diverges):
-    history = [{"loss": loss, "step": step} for step, loss in enumerate(losses)]
-    assert has_diverged(history) == diverges
+def test_a_loss_that_leaves_all_bounds_stops_the_run(bert, tmp_path):
+    model = fresh(bert, similarity="dot", temperature=1.0, projection=8)
+    rates = {"learning_rate": 1e-9, "new_learning_rate": 0.3, "max_grad_norm": 1e9}
+    high = config(**rates, max_steps=110, warmup=100.0, evaluations=9)
+    with pytest.raises(TrainingError, match="The loss has diverged: the median of the last 32"):
+        train(model, examples(), tmp_path / "out", high)
+    assert any((tmp_path / ".out.training").glob("checkpoint-*"))
 
 
 def test_broken_weights_are_no_checkpoint(bert, tmp_path, monkeypatch):

@@ -50,8 +50,10 @@ class TrainingConfig:
     trainable: Literal["top", "top4", "all_but_embeddings", "all"] = "all"
     """Which part of the encoders is trained: the top layer, the top four, every layer but no
     embeddings, or everything. Heads, codes and projections are always trained."""
-    rescale_last_layer: float = 1.0
-    """Multiplies the encoders' outputs at the start, in the last normalisation; 1 does nothing."""
+    rescale_last_layer: float | Literal["bert"] = 1.0
+    """A factor by which the encoders' outputs are multiplied at the start, in the last
+    normalisation; 1 does nothing. `bert` computes the one that gives the outputs of each encoder
+    the standard deviation of BERT's."""
     num_negatives: int = 15
     """Wrong responses per context for the cross-encoder: the example's own first, then others of
     the training set."""
@@ -72,13 +74,15 @@ class TrainingConfig:
         for name in ("batch_size", "num_negatives", "evaluations", "train_batch_tokens"):
             require(getattr(self, name) >= 1, name, "at least 1", getattr(self, name))
         positive = ("epochs", "learning_rate", "new_learning_rate", "max_grad_norm")
-        for name in (*positive, "rescale_last_layer"):
+        for name in positive:
             require(getattr(self, name) > 0, name, "positive", getattr(self, name))
+        factor = self.rescale_last_layer
+        require(factor == "bert" or factor > 0, "rescale_last_layer", "positive or bert", factor)
         require(self.weight_decay >= 0, "weight_decay", "0 or more", self.weight_decay)
         require(0 <= self.beta2 < 1, "beta2", "from 0 to below 1", self.beta2)
         require(self.warmup >= 0, "warmup", "0 or more", self.warmup)
-        factor = self.plateau_factor
-        require(0 < factor < 1, "plateau_factor", "above 0 and below 1", factor)
+        decay = self.plateau_factor
+        require(0 < decay < 1, "plateau_factor", "above 0 and below 1", decay)
         steps = self.max_steps
         require(steps is None or steps >= 1, "max_steps", "at least 1", steps)
         require(0 <= self.dropout < 1, "dropout", "from 0 to below 1", self.dropout)

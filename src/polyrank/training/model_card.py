@@ -88,6 +88,9 @@ The recipe `{{ source.recipe }}`, with what was changed in it:
 {%- for fact, value in hardware.items() %}
 | {{ fact }} | {{ value }} |
 {%- endfor %}
+{%- if rescaling %}
+| outputs multiplied by | {{ rescaling }} |
+{%- endif %}
 | time of the steps | {{ "{:,.0f}".format(result.seconds) }} s |
 """
 
@@ -159,6 +162,7 @@ def model_card(
         result=result,
         settings=yaml.safe_dump(settings, sort_keys=False).rstrip(),
         hardware=hardware,
+        rescaling=", ".join(f"{one:.4g}" for one in result.rescaling if one != 1),
     )
     return f"{card}\n"
 

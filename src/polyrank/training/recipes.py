@@ -130,8 +130,13 @@ RECIPES: dict[str, Recipe] = {
         ),
         Recipe(
             name="poly-encoder-reddit",
-            about="Humeau et al. (2020), from one's own weights: Adamax, last layer rescaled",
-            common={**HUMEAU, "optimiser": "adamax", "rescale_last_layer": 0.06},
+            about="Humeau et al. (2020), from one's own weights: Adamax, outputs of BERT's size",
+            common={
+                **HUMEAU,
+                "optimiser": "adamax",
+                "trainable": "all",
+                "rescale_last_layer": "bert",
+            },
             by_architecture={
                 "poly": {**TWO_TOWERS, "reduction": "mean", **PAPERS_CODES, "epochs": 8.0},
                 "bi": {**TWO_TOWERS, "reduction": "mean", "epochs": 10.0},

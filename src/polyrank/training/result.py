@@ -45,6 +45,8 @@ class TrainingResult:
     figures: dict[str, float]
     """Of the dev examples, by the kept checkpoint; empty without dev examples."""
     history: list[dict[str, float]]
+    rescaling: list[float]
+    """The factors by which the outputs of the encoders were multiplied at the start."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -122,8 +124,10 @@ def kind_of(records: Records) -> str:
     return "labelled pairs" if records_of(records) == "pairs" else "examples"
 
 
-def summarise(state: Any, seconds: float, config: TrainingConfig) -> TrainingResult:
-    """The result of a finished run, from the trainer's state."""
+def summarise(
+    state: Any, seconds: float, config: TrainingConfig, rescaling: list[float]
+) -> TrainingResult:
+    """The result of a finished run, from the trainer's state and what `encoders.prepare` did."""
     best_step = state.best_global_step or state.global_step
     evaluated = [
         entry
@@ -142,6 +146,7 @@ def summarise(state: Any, seconds: float, config: TrainingConfig) -> TrainingRes
             if name.startswith("eval_")
         },
         history=state.log_history,
+        rescaling=rescaling,
     )
 
 

@@ -138,7 +138,7 @@ def fit(
     """
     model, config = run.model, run.config
     with processes.sharing_errors():
-        prepare(model, config)
+        factors = prepare(model, config, run.examples, say)
         clock = StepClock()
         metric = None if evaluation is None else evaluation.metric
         progress = ProgressLog(say, clock, config.batch_size, metric)
@@ -164,7 +164,7 @@ def fit(
         say(f"Resuming after step {step_of(checkpoint)} of {arguments.max_steps}.")
     trainer.train(resume_from_checkpoint=None if checkpoint is None else str(checkpoint))
     model.eval()
-    return summarise(trainer.state, clock.seconds, config)
+    return summarise(trainer.state, clock.seconds, config, factors)
 
 
 def with_objective(run: Run) -> Run:

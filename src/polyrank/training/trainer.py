@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, cast
@@ -25,6 +25,7 @@ from polyrank.storage import storage_errors
 from polyrank.training import processes
 from polyrank.training.batches import TrainingSet
 from polyrank.training.config import TrainingConfig
+from polyrank.training.divergence import WINDOW, DivergenceGuard
 from polyrank.training.module import TrainingModule
 from polyrank.training.objectives.objective import LOSS, Evaluation
 from polyrank.training.objectives.registry import Setup
@@ -32,8 +33,6 @@ from polyrank.training.optimisers import PlateauSchedule, build_optimiser, build
 from polyrank.training.step import gradient_step, precision_of
 
 Figures = dict[str, float]
-DIVERGED, MARGIN = 4.0, 1.0
-"""A loss has diverged when it exceeds this many times that of the first step, and by so much."""
 FULL = ("PytorchStreamWriter", "No space left", "write failed", "Disk quota")
 """What torch says where it cannot write; it raises RuntimeError."""
 
@@ -117,6 +116,7 @@ class RankingTrainer(Trainer):
         self.evaluation = evaluation
         dataset = setup.dataset
         order = Places(len(dataset), config.seed, shuffle=shuffle)
+        self.guard = guard = DivergenceGuard()
         super().__init__(
             model=setup.module,
             args=arguments,
@@ -126,7 +126,7 @@ class RankingTrainer(Trainer):
             eval_dataset=None if evaluation is None else dataset,
             callbacks=[
                 EpochKeeper(order, dataset, config),
-                DivergenceGuard(),
+                guard,
                 LastEvaluation(),
                 *callbacks,
             ],
@@ -151,13 +151,22 @@ class RankingTrainer(Trainer):
     def training_step(
         self, model: nn.Module, inputs: dict[str, Any], num_items_in_batch: Any = None
     ) -> Tensor:
-        """One step forward and back. Raises TrainingError where the loss is not finite."""
+        """One step forward and back. Raises TrainingError where the loss is not finite or has
+        diverged.
+        """
         model.train()
         autocast = partial(precision_of, self.trained)
         loss = gradient_step(model, self._prepare_inputs(inputs), autocast=autocast)
         value = float(loss)  # that of all processes together
         if not math.isfinite(value):
             problem = f"The loss is {value} after step {self.state.global_step}."
+            raise processes.said_once(broken(problem))
+        if self.guard.has_diverged(value):
+            problem = (
+                f"The loss has diverged: the median of the last {WINDOW} steps was "
+                f"{self.guard.lowest:.3g} at its lowest and is {self.guard.median:.3g} after step "
+                f"{self.state.global_step}."
+            )
             raise processes.said_once(broken(problem))
         return loss
 
@@ -268,28 +277,6 @@ class EpochKeeper(TrainerCallback):
         """Count the epochs from 0."""
         self.order.epoch = state.global_step // self.steps
         self.dataset.set_epoch(self.order.epoch)
-
-
-class DivergenceGuard(TrainerCallback):
-    """Stops a run whose loss has left all bounds, by what is in the history."""
-
-    def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **rest: Any) -> None:
-        """Compare the loss with that of the first step. Raises TrainingError."""
-        if logs and "loss" in logs and has_diverged(state.log_history):
-            first = next(entry["loss"] for entry in state.log_history if "loss" in entry)
-            raise processes.said_once(
-                broken(
-                    f"The loss has diverged: it was {first:.3g} at the first step and is "
-                    f"{logs['loss']:.3g} at step {state.global_step}."
-                )
-            )
-
-
-def has_diverged(history: Sequence[Mapping[str, float]]) -> bool:
-    """Whether the last loss of a history is far above that of the first step."""
-    losses = [entry["loss"] for entry in history if "loss" in entry]
-    first, last = losses[0], losses[-1]
-    return last > DIVERGED * first and last > first + MARGIN
 
 
 class LastEvaluation(TrainerCallback):
