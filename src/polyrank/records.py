@@ -67,6 +67,18 @@ class LabelledPair:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class ScoringInput:
+    """A context and the texts that a model scores for it; which of them is right is not said."""
+
+    context: str | tuple[str, ...]
+    candidates: tuple[str, ...]
+    id: str | None = None
+    candidate_ids: tuple[str, ...] | None = None
+    is_pair: bool = False
+    """Whether it came as two texts, rather than as a list of candidates."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class RetrievalSet:
     """A corpus to search, queries, and which candidates are relevant to each of them."""
 

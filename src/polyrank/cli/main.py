@@ -29,6 +29,7 @@ from polyrank.cli.evaluate import evaluate
 from polyrank.cli.index import index
 from polyrank.cli.mine import mine
 from polyrank.cli.output import say_error
+from polyrank.cli.predict import predict
 from polyrank.cli.pretrain import pretrain
 from polyrank.cli.reproduce import reproduce
 from polyrank.cli.search import search
@@ -54,6 +55,7 @@ def commands() -> tuple[Command[Any], ...]:
         distil,
         evaluate,
         compare,
+        predict,
         encode,
         index,
         search,

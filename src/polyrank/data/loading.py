@@ -137,12 +137,17 @@ def load_with_corpus(
 
 def read_source(source: Source, format: str, say: Say) -> tuple[Format, Found]:
     """The format of a source, and its reader at the beginning. Raises UsageError, DataError."""
-    if format not in (*FORMATS, AUTO):
-        raise UsageError(f"There is no format {format!r}.", nearest(format, [*FORMATS, AUTO]))
-    chosen = detect_format(source) if format == AUTO else FORMATS[format]
+    chosen = chosen_format(source, format)
     if source.columns and not chosen.takes_columns:
         say(f"{source.path}: --columns has no effect on the format {chosen.name}.")
     return chosen, chosen.read(source)
+
+
+def chosen_format(source: Source, format: str) -> Format:
+    """The format of a name, or the one that is detected. Raises UsageError for an unknown one."""
+    if format not in (*FORMATS, AUTO):
+        raise UsageError(f"There is no format {format!r}.", nearest(format, [*FORMATS, AUTO]))
+    return detect_format(source) if format == AUTO else FORMATS[format]
 
 
 def take(
