@@ -26,11 +26,12 @@ from polyrank.reproduce.data import DATA, TableData, parse_data
 from polyrank.reproduce.report import cells, write_report
 from polyrank.reproduce.runs import Runner, RunSettings, TableResult, run_table
 from polyrank.reproduce.stages import Maker, Place, settle, settle_pretraining
-from polyrank.reproduce.table import SCALES, Overrides, Pretrain, Scale, Table, Train
+from polyrank.reproduce.table import RECIPE_OF, SCALES, Overrides, Pretrain, Scale, Table, Train
 from polyrank.reproduce.tables import TABLES
 from polyrank.reproduce.tables.poly_encoder import trained
 from polyrank.runtime import set_seed
 from polyrank.training.config import TrainingConfig
+from polyrank.training.recipes import RECIPES
 from polyrank.training.run import train
 from tiny_encoders import TEXTS, WORDS
 
@@ -189,6 +190,27 @@ def test_every_table_runs(
         assert row["runs"][0]["device"].startswith("cpu")
         assert row["runs"][0]["date"]
     assert not list(tmp_path.glob(".*.reproducing"))
+
+
+@pytest.mark.parametrize("name", ["architectures", "objectives", "pretraining-tasks"])
+def test_the_papers_recipes_run(
+    name: str, given: dict[str, tuple[str, ...]], bert: Path, tmp_path: Path
+) -> None:
+    overrides = Overrides(max_steps=1, pretraining_steps=1, batch_size=4)
+    data = TableData(given, tmp_path, TINY.most_tested, print)
+    settings = RunSettings(
+        scale=SCALES["paper"], overrides=overrides, base=str(bert), place=CPU, keep_models=True
+    )
+    result = run_table(some_rows(TABLES[name]), settings, data, tmp_path, print)
+    assert all(run.figures for row in result.rows for run in row.runs)
+    made = [json.loads(path.read_text()) for path in tmp_path.glob("models/*/training.json")]
+    recipe = RECIPES[RECIPE_OF[TABLES[name].task]]  # type: ignore[index]
+    for record in made:
+        trained = record["identity"]["training"]
+        known = recipe.settings(record["identity"]["architecture"])
+        same = ("learning_rate", "schedule", "optimiser", "dropout", "trainable")
+        assert {one: trained[one] for one in same} == {one: known[one] for one in same}
+    assert made
 
 
 def test_a_row_is_what_train_and_evaluate_give(

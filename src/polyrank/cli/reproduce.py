@@ -51,7 +51,9 @@ class ReproduceOptions(ModelOptions):
         None, help="Steps of a pre-training, in the place of the scale's."
     )
     batch_size: int | None = option(
-        None, help="Contexts a step, where the table does not vary it, in the place of the scale's."
+        None,
+        help="Contexts or pairs a step, where the table does not vary it, in the place of the "
+        "scale's.",
     )
     test_limit: int | None = option(
         None, help="How many test examples or queries to use, in the place of the scale's."

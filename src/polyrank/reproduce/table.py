@@ -142,8 +142,8 @@ class Pretrain:
         values = {**recipe, **rate, **scale.pretraining, **self.settings}
         values |= {**scale.encoder(), **self.encoder} if new else {}
         values |= {"tasks": self.tasks} if self.tasks else {}
-        if overrides.pretraining_steps is not None:
-            values["max_steps"] = overrides.pretraining_steps
+        typed = {"max_steps": overrides.pretraining_steps, "batch_size": overrides.batch_size}
+        values |= {name: value for name, value in typed.items() if value is not None}
         values.pop("arch", None)
         return values
 
