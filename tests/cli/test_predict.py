@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import pytest
 import torch
 
 from polyrank.cli.main import commands, run
-from polyrank.data.scoring_inputs import read_scoring_inputs
+from polyrank.data.scoring_inputs import identity_of, read_scoring_inputs
 from polyrank.errors import DataError, UsageError
 from polyrank.evaluation.prediction import predict, write_predictions
 from polyrank.models.config import ClassifierConfig
@@ -149,6 +151,18 @@ def test_data_with_and_without_labels(tmp_path: Path) -> None:
     dialogue = "text:a\tlabels:x\tlabel_candidates:y|x\tepisode_done:True\n"
     (tmp_path / "parlai.txt").write_text(dialogue, encoding="utf-8")
     assert read(tmp_path / "parlai.txt") == [(None, ("a",), ("y", "x"), False)]
+
+
+def test_a_pipe_is_read_once(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    text = '{"context": "a", "candidate": "x"}\n{"context": "b", "candidates": ["y", "z"]}\n'
+    writer = Thread(target=pipe.write_text, args=(text,), daemon=True)
+    writer.start()
+    found = read(pipe)
+    writer.join(timeout=10)
+    assert found == [(None, "a", ("x",), True), (None, "b", ("y", "z"), False)]
+    assert identity_of(pipe) is None
 
 
 def test_judged_documents_of_a_corpus(tmp_path: Path) -> None:

@@ -14,8 +14,10 @@ from pathlib import Path
 
 from polyrank.data.columns import CONTEXT, RESPONSE, check_columns, column_of, couple_of
 from polyrank.data.examples import parse_context, parse_text, parse_texts
+from polyrank.data.files import at_line
 from polyrank.data.formats.labelled_pairs import has_no_header, headerless
 from polyrank.data.hub import is_hub
+from polyrank.data.json_files import read_json_lines
 from polyrank.data.loading import AUTO, chosen_format, no_records, read_source, report
 from polyrank.data.rows import Row, read_rows
 from polyrank.data.source import NO_COLUMNS, Source
@@ -48,8 +50,9 @@ def read_scoring_inputs(
     chosen = chosen_format(source, format)
     if chosen.name in ROWS:
         check_columns(columns, FIELDS)
-        bare = chosen.name == "sts" and has_no_header(source)
-        if bare:
+        if chosen.name == "examples":
+            found = from_rows(json_rows(source.path), source)
+        elif chosen.name == "sts" and has_no_header(source):
             found = from_rows(headerless(source), replace(source, found={}))
         else:
             found = from_rows(read_rows(source), source)
@@ -64,6 +67,12 @@ def read_scoring_inputs(
         raise no_records(source, "text to score")
     yield from chain([first], found)
     report(source, chosen, say)
+
+
+def json_rows(path: Path) -> Iterator[Row]:
+    """Yield the objects of a JSONL file, which is opened once: it may be a pipe."""
+    for line, values in read_json_lines(path):
+        yield Row(values, f"line {line}", at_line(path, line))
 
 
 def from_rows(rows: Iterable[Row], source: Source) -> Iterator[ScoringInput]:
