@@ -33,6 +33,7 @@ from polyrank.cli.predict import predict
 from polyrank.cli.pretrain import pretrain
 from polyrank.cli.reproduce import reproduce
 from polyrank.cli.search import search
+from polyrank.cli.static import static
 from polyrank.cli.train import train
 from polyrank.errors import InputError, PolyrankError, UsageError, nearest
 from polyrank.progress import quieten_libraries
@@ -50,6 +51,7 @@ def commands() -> tuple[Command[Any], ...]:
         demo,
         corpus,
         pretrain,
+        static,
         train,
         mine,
         distil,

@@ -144,6 +144,10 @@ def train(options: TrainOptions, output: Output) -> None:
         return
     with joining_processes(options.device, output) as (device, output):
         with processes.sharing_errors():
+            from polyrank.models.loading import require_architecture
+
+            for architecture in architectures_of(options):
+                require_architecture(architecture, options.base)
             examples, dev = load_data(options, output)
         if options.arch == "all":
             keep = not options.restart

@@ -174,7 +174,7 @@ def show_config(
         del settings[name]
     shown = [f"# {name}: is required" for name in missing]
     shown += lines(settings)
-    known = options.base is not None and Path(options.base).is_dir()
+    known = options.base is not None and Path(options.base).exists()
     unless = "" if known else ", unless the base brings its own"
     for architecture in architectures:
         model = model_settings(architecture, options, defaults)
@@ -192,7 +192,7 @@ def model_settings(architecture: str, options: Any, defaults: Mapping[str, Any])
     """
     known = field_types(CONFIGS[architecture])
     given = {name: value for name, value in options.model.items() if name in known}
-    if options.base is not None and Path(options.base).is_dir():
+    if options.base is not None and Path(options.base).exists():
         from polyrank.models.loading import inherit
 
         defaults = inherit(architecture, Path(options.base), defaults)

@@ -31,6 +31,9 @@ BACKBONE_FOLDER = "backbone"
 class Backbone(nn.Module):
     """An encoder without its pooling layer."""
 
+    is_static = False
+    """Whether it averages vectors of words, and has one output per text."""
+
     def __init__(self, encoder: nn.Module) -> None:
         super().__init__()
         self.encoder = encoder

@@ -25,7 +25,7 @@ from polyrank.models.source import local_folder
 from polyrank.progress import bar
 from polyrank.records import Context, Hit
 from polyrank.runtime import resolve_device, resolve_dtype
-from polyrank.tokens.batching import Batch, collate, plan
+from polyrank.tokens.batching import Batch, collate, planned
 from polyrank.tokens.tokenizer import TextTokenizer
 
 if TYPE_CHECKING:
@@ -205,10 +205,10 @@ class Model(nn.Module):
         description: str | None = None,
     ) -> Iterator[tuple[Tensor, Batch]]:
         """Yield (rows, batch) over all sequences, batched by tokens, where the model computes."""
-        groups = plan([len(sequence) for sequence in sequences], self.token_budget)
+        groups = planned(sequences, self.tokenizer.padding, self.token_budget)
         with bar(description, total=len(sequences)) as advance:
             for rows in groups:
-                batch = collate(sequences, rows, self.tokenizer.pad_id, segments)
+                batch = collate(sequences, rows, self.tokenizer.padding, segments)
                 moved = {name: tensor.to(self.device) for name, tensor in batch.items()}
                 yield moved["rows"], moved
                 advance(len(rows))

@@ -14,6 +14,7 @@ from polyrank.models.cross_encoder import CrossEncoder
 from polyrank.models.folder import DESCRIPTION, read_description
 from polyrank.models.poly_encoder import PolyEncoder
 from polyrank.models.source import local_folder
+from polyrank.models.static import is_static
 
 ARCHITECTURES: dict[str, type[Model]] = {
     "bi": BiEncoder,
@@ -32,17 +33,18 @@ def load_model(
 ) -> Model:
     """The saved model of a folder or hub id, whatever its architecture.
 
-    A sentence-transformers model, which says how it pools, becomes a bi-encoder; a plain encoder,
-    which does not, is refused. With `trainable` false the model is for inference alone: the same
-    scores, but an encoder of BERT's kind is then loaded without `transformers`, whose import takes
-    most of the time of a first search. Raises ModelError if there is no model.
+    A sentence-transformers model, which says how it pools, becomes a bi-encoder, and so do static
+    embeddings; a plain encoder, which does not say it, is refused. With `trainable` false the model
+    is for inference alone: the same scores, but an encoder of BERT's kind is then loaded without
+    `transformers`, whose import takes most of the time of a first search. Raises ModelError if
+    there is no model.
     """
     folder = local_folder(path)
     description = read_description(folder)
     model_class: type[Model] | None = None
     if description is not None:
         model_class = ARCHITECTURES[description.architecture]
-    elif (folder / "modules.json").is_file():
+    elif (folder / "modules.json").is_file() or is_static(folder):
         model_class = BiEncoder
     if model_class is not None:
         is_own = Path(path).is_dir()
@@ -51,6 +53,6 @@ def load_model(
         )
     raise ModelError(
         f"{path} is not a saved model: it has no {DESCRIPTION}.",
-        "Give a folder that `polyrank train` or save_pretrained wrote, or that of a "
-        "sentence-transformers model.",
+        "Give a folder that `polyrank train` or save_pretrained wrote, that of a "
+        "sentence-transformers or model2vec model, or a file of word vectors.",
     )

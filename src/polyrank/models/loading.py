@@ -29,6 +29,14 @@ from polyrank.models.folder import (
 )
 from polyrank.models.sentence_transformers import Taken, read_folder
 from polyrank.models.source import local_folder
+from polyrank.models.static import (
+    empty_static,
+    is_static,
+    load_static,
+    load_word_tokenizer,
+    require_average,
+    static_settings,
+)
 from polyrank.tokens.tokenizer import TextTokenizer
 
 SHAPING = (
@@ -57,12 +65,23 @@ def load(
 ) -> Any:
     """A model of `model_class` from any kind of folder. Raises ModelError, UsageError."""
     description = read_description(folder)
+    if is_static(folder):
+        require_average(model_class.architecture, settings, folder)
     inherited = inherit(model_class.architecture, folder, defaults)
     if description is None:
         return from_encoder(model_class, folder, inherited, settings)
     if description.architecture == model_class.architecture:
         return reopen(model_class, folder, inherited, settings, trainable=trainable)
     return derive(model_class, folder, inherited, settings)
+
+
+def require_architecture(architecture: str, source: str | Path) -> None:
+    """Raise UsageError for an architecture that cannot be built on a source, before it is loaded.
+
+    Only looks at what is on this machine.
+    """
+    if Path(source).exists() and is_static(Path(source)):
+        require_average(architecture, {}, Path(source))
 
 
 def inherit(architecture: str, folder: Path, defaults: Mapping[str, Any]) -> dict[str, Any]:
@@ -72,7 +91,9 @@ def inherit(architecture: str, folder: Path, defaults: Mapping[str, Any]) -> dic
     that.
     """
     description = read_description(folder)
-    if description is None:
+    if description is None and is_static(folder):
+        brought = static_settings(folder)
+    elif description is None:
         taken = read_folder(folder)
         brought = {}
         if taken is not None and architecture != "cross":  # its pooling is not that of single texts
@@ -91,11 +112,17 @@ def from_encoder(
     model_class: Any, folder: Path, inherited: dict[str, Any], settings: dict[str, Any]
 ) -> Any:
     """A new model around an encoder, that of a sentence-transformers folder for instance."""
-    taken = read_folder(folder)
-    if taken is not None:
-        folder = taken.encoder
-    backbone = Backbone(load_encoder(folder))
-    tokenizer = TextTokenizer(load_tokenizer(folder))
+    backbone: Backbone
+    tokenizer: TextTokenizer
+    taken = None
+    if is_static(folder):
+        backbone, tokenizer = load_static(folder)
+    else:
+        taken = read_folder(folder)
+        if taken is not None:
+            folder = taken.encoder
+        backbone = Backbone(load_encoder(folder))
+        tokenizer = TextTokenizer(load_tokenizer(folder))
     config = settle(model_class, inherited, settings, backbone)
     model = model_class(backbone, tokenizer, config)
     take_projection(model, taken)
@@ -109,8 +136,12 @@ def tokenizer_of(source: str | Path) -> Any:
     Raises ModelError if there is none.
     """
     folder = local_folder(source)
+    static = is_static(folder)
     if read_description(folder) is not None:
-        return load_tokenizer(folder / BACKBONE_FOLDER)
+        place = folder / BACKBONE_FOLDER
+        return load_word_tokenizer(place) if static else load_tokenizer(place)
+    if static:
+        return load_static(folder)[1].pretrained
     taken = read_folder(folder)
     return load_tokenizer(folder if taken is None else taken.encoder)
 
@@ -207,9 +238,14 @@ def empty_model(
 ) -> Any:
     """A model as described, its weights not yet read."""
     with torch.random.fork_rng(devices=[]):  # what is drawn here is overwritten
+        backbone: Backbone
+        tokenizer: TextTokenizer
         described = folder / BACKBONE_FOLDER
-        backbone = Backbone(build_encoder(described, trainable=trainable))
-        tokenizer = TextTokenizer(load_tokenizer(described, trainable=trainable))
+        if is_static(folder):
+            backbone, tokenizer = empty_static(described, trainable=trainable)
+        else:
+            backbone = Backbone(build_encoder(described, trainable=trainable))
+            tokenizer = TextTokenizer(load_tokenizer(described, trainable=trainable))
         config = settle(model_class, inherited, settings, backbone)
         return model_class(backbone, tokenizer, config)
 

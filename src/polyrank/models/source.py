@@ -24,9 +24,11 @@ OTHER_RUNTIMES = ("onnx/*", "openvino/*", "coreml/*", "flax/*")
 def local_folder(source: str | Path) -> Path:
     """The folder of a model: `source` itself, or the files of a hub id, fetched or cached.
 
+    A file of word vectors stands for itself.
+
     Raises ModelError where there is no such folder or the hub does not give the files.
     """
-    if Path(source).is_dir():
+    if Path(source).exists():
         return Path(source)
     name = str(source)
     if looks_like_path(name):

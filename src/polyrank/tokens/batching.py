@@ -17,9 +17,15 @@ TOKEN_BUDGET = 4096
 """Padded tokens in one batch. Activations of this size stay in a CPU's caches; the result does
 not depend on it."""
 
+UNPADDED = 64
+"""How many times as many tokens a batch without padding has: its encoder looks up one vector per
+token, and in training, each batch costs a gradient of all vectors."""
+
 Batch = dict[str, Tensor]
 """`input_ids` (B, T), `rows` (B): the places of the rows in the caller's order; `attention_mask`
-(B, T) where there is padding, `token_type_ids` (B, T) where the encoder has segments."""
+(B, T) where there is padding, `token_type_ids` (B, T) where the encoder has segments. For an
+encoder that takes no padding: `input_ids` (n,), row after row, and `offsets` (B), where each
+begins."""
 
 
 def plan(lengths: Sequence[int], budget: int = TOKEN_BUDGET) -> list[np.ndarray]:
@@ -39,14 +45,37 @@ def plan(lengths: Sequence[int], budget: int = TOKEN_BUDGET) -> list[np.ndarray]
     return groups
 
 
+def plan_unpadded(lengths: Sequence[int], budget: int = TOKEN_BUDGET) -> list[np.ndarray]:
+    """Rows in their order, about `UNPADDED` · `budget` tokens a group; an empty row has one."""
+    if not len(lengths):
+        return []
+    ends = np.cumsum(np.maximum(np.asarray(lengths, dtype=np.int64), 1))
+    cuts = np.flatnonzero(np.diff(ends // (UNPADDED * budget))) + 1
+    return np.split(np.arange(len(ends)), cuts)
+
+
+def planned(
+    sequences: Sequence[Sequence[int]], pad_id: int | None, budget: int = TOKEN_BUDGET
+) -> list[np.ndarray]:
+    """The rows of each batch that `collate` makes of sequences."""
+    lengths = [len(sequence) for sequence in sequences]
+    return plan_unpadded(lengths, budget) if pad_id is None else plan(lengths, budget)
+
+
 def collate(
     sequences: Sequence[Sequence[int]],
     rows: np.ndarray,
-    pad_id: int,
+    pad_id: int | None,
     segments: Sequence[Sequence[int]] | None = None,
 ) -> Batch:
-    """Pad the named rows on the right into one batch."""
+    """Pad the named rows on the right into one batch; without `pad_id`, join them."""
     lengths = np.fromiter((len(sequences[row]) for row in rows), dtype=np.int64, count=len(rows))
+    if pad_id is None:
+        return {
+            "input_ids": torch.from_numpy(joined(sequences, rows, int(lengths.sum()))),
+            "offsets": torch.from_numpy(np.cumsum(lengths) - lengths),
+            "rows": torch.from_numpy(rows.astype(np.int64)),
+        }
     real = np.arange(lengths.max(initial=1)) < lengths[:, None]  # (B, T)
     batch = {
         "input_ids": scatter(sequences, rows, real, pad_id),
@@ -64,26 +93,36 @@ def scatter(
 ) -> Tensor:
     """Write the values of the rows into the true places of `real`, `fill` elsewhere: (B, T)."""
     padded = np.full(real.shape, fill, dtype=np.int64)
-    padded[real] = np.fromiter(
-        (value for row in rows for value in values[row]), dtype=np.int64, count=int(real.sum())
-    )
+    padded[real] = joined(values, rows, int(real.sum()))
     return torch.from_numpy(padded)
+
+
+def joined(values: Sequence[Sequence[int]], rows: np.ndarray, count: int) -> np.ndarray:
+    """The values of the rows, one row after another: (count,)."""
+    return np.fromiter(
+        (value for row in rows for value in values[row]), dtype=np.int64, count=count
+    )
 
 
 def batches(
     sequences: Sequence[Sequence[int]],
-    pad_id: int,
+    pad_id: int | None,
     *,
     segments: Sequence[Sequence[int]] | None = None,
     budget: int = TOKEN_BUDGET,
 ) -> list[Batch]:
-    """All sequences as batches sorted by length; together their `rows` are 0 … N−1."""
-    lengths = [len(sequence) for sequence in sequences]
-    return [collate(sequences, rows, pad_id, segments) for rows in plan(lengths, budget)]
+    """All sequences as batches; together their `rows` are 0 … N−1."""
+    groups = planned(sequences, pad_id, budget)
+    return [collate(sequences, rows, pad_id, segments) for rows in groups]
 
 
 def mask_of(batch: Batch) -> Tensor:
-    """The attention mask (B, T) as booleans, also where the batch has no padding."""
+    """The attention mask (B, T) as booleans, also where the batch has no padding.
+
+    Of rows that lie one after another, whose encoder has one output for each: (B, 1).
+    """
+    if "offsets" in batch:
+        return torch.ones_like(batch["offsets"], dtype=torch.bool)[:, None]
     mask = batch.get("attention_mask")
     return torch.ones_like(batch["input_ids"], dtype=torch.bool) if mask is None else mask.bool()
 

@@ -6,6 +6,7 @@ batches or models.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from typing import Any, Literal, NamedTuple
 
@@ -44,6 +45,8 @@ class TextTokenizer:
         self.separator: list[int] = next(
             ([i] for i in (tokenizer.sep_token_id, tokenizer.eos_token_id) if i is not None), []
         )
+        self.padding: int | None = self.pad_id
+        """What fills up the rows of a batch; None where its rows lie one after another instead."""
         self.single, self.pair = self._probe()
 
     def encode(self, texts: Sequence[str]) -> list[list[int]]:
@@ -146,6 +149,45 @@ class TextTokenizer:
             (kinds[0], kinds[first], kinds[second - 1], kinds[second], kinds[-1]),
         )
         return single, pair
+
+
+class BareTokenizer(TextTokenizer):
+    """A tokeniser for averages of word vectors: nothing is put around or between texts.
+
+    Batches of its ids are not padded.
+    """
+
+    def __init__(self, tokenizer: Any, *, drops_unknown: bool) -> None:
+        """`drops_unknown`: leave out the tokens of words that the vocabulary does not have."""
+        self.pretrained = tokenizer
+        tokenizer.backend_tokenizer.no_truncation()
+        tokenizer.backend_tokenizer.no_padding()
+        self.pad_id = 0
+        self.padding = None
+        self.separator = []
+        nothing = Template([], [], [], (0, 0, 0, 0, 0))
+        self.single, self.pair = nothing, nothing
+        self.unknown = unknown_of(tokenizer.backend_tokenizer) if drops_unknown else None
+
+    def encode(self, texts: Sequence[str]) -> list[list[int]]:
+        """Token ids of each text, which may be none."""
+        encoded = super().encode(texts)
+        if self.unknown is None:
+            return encoded
+        return [[token for token in ids if token != self.unknown] for ids in encoded]
+
+    def _wrap(self, ids: list[int]) -> list[int]:
+        return ids
+
+
+def unknown_of(tokenizer: Any) -> int | None:
+    """The token that stands for what a tokeniser's vocabulary does not have, if there is one."""
+    model = json.loads(tokenizer.to_str())["model"]
+    if "unk_id" in model:  # SentencePiece's unigrams
+        found: int | None = model["unk_id"]
+        return found
+    token = model.get("unk_token")
+    return None if token is None else tokenizer.token_to_id(token)
 
 
 def find(part: list[int], whole: list[int], start: int) -> int:

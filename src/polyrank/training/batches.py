@@ -69,12 +69,12 @@ class TextBatcher:
     def contexts(self, contexts: Sequence[Context]) -> list[Batch]:
         """Contexts cut by length."""
         sequences = self.model.context_ids(contexts)
-        return batches(sequences, self.tokenizer.pad_id, budget=self.token_budget)
+        return batches(sequences, self.tokenizer.padding, budget=self.token_budget)
 
     def candidates(self, texts: Sequence[Context]) -> list[Batch]:
         """Candidates cut by length; a title and its text are joined by the separator."""
         sequences = self.model.candidate_ids(texts)
-        return batches(sequences, self.tokenizer.pad_id, budget=self.token_budget)
+        return batches(sequences, self.tokenizer.padding, budget=self.token_budget)
 
 
 class OwnCandidatesCollator:

@@ -32,6 +32,8 @@ class TrainingConfig:
     """Peak learning rate of the encoders."""
     new_learning_rate: float = 1e-3
     """Peak learning rate of new parameters: codes, heads, projections."""
+    static_learning_rate: float = 0.01
+    """Peak learning rate of static embeddings, each trained by the texts with its word alone."""
     weight_decay: float = 0.01
     """AdamW's weight decay on the encoders' matrices."""
     warmup: float = 0.1
@@ -73,8 +75,8 @@ class TrainingConfig:
     def __post_init__(self) -> None:
         for name in ("batch_size", "num_negatives", "evaluations", "train_batch_tokens"):
             require(getattr(self, name) >= 1, name, "at least 1", getattr(self, name))
-        positive = ("epochs", "learning_rate", "new_learning_rate", "max_grad_norm")
-        for name in positive:
+        rates = ("learning_rate", "new_learning_rate", "static_learning_rate")
+        for name in (*rates, "epochs", "max_grad_norm"):
             require(getattr(self, name) > 0, name, "positive", getattr(self, name))
         factor = self.rescale_last_layer
         require(factor == "bert" or factor > 0, "rescale_last_layer", "positive or bert", factor)

@@ -52,7 +52,7 @@ def prepare(
         for path, module in tower.named_modules():
             if isinstance(module, nn.Dropout):
                 module.p = 0.0 if "attention" in path and "output" not in path else config.dropout
-        if model.device.type == "cpu":
+        if model.device.type == "cpu" and not tower.is_static:
             # torch's fused attention is slow in the backward pass on CPUs; see docs/log.md.
             encoder: Any = tower.encoder
             encoder.set_attn_implementation("eager")

@@ -36,9 +36,11 @@ def parameter_groups(
 ) -> list[dict[str, Any]]:
     """Parameters by whether they come with the base, and whether they are matrices.
 
-    Weight decay is for the base's matrices alone, and for AdamW alone.
+    Weight decay is for the matrices of an encoder alone, and for AdamW alone.
     """
     towers = tuple(f"model.{name}." for name in model.tower_names)
+    is_static = model.towers[0].is_static
+    rate = config.static_learning_rate if is_static else config.learning_rate
     groups: dict[tuple[bool, bool], list[nn.Parameter]] = {}
     for name, parameter in module.named_parameters():
         if parameter.requires_grad:
@@ -48,8 +50,8 @@ def parameter_groups(
     return [
         {
             "params": parameters,
-            "lr": config.new_learning_rate if is_new else config.learning_rate,
-            "weight_decay": decay if is_matrix and not is_new else 0.0,
+            "lr": config.new_learning_rate if is_new else rate,
+            "weight_decay": decay if is_matrix and not is_new and not is_static else 0.0,
         }
         for (is_new, is_matrix), parameters in groups.items()
     ]

@@ -164,8 +164,11 @@ def graph_bytes(model: Model, batches: Iterable[Batch], bytes_per_value: int) ->
 
     A layer of an ordinary encoder keeps, for each token, about 10 vectors of its width (queries,
     keys, values, sums, norms), 2 of its intermediate width, and a row of attention for each head.
+    Static embeddings keep nothing of the kind.
     """
     tower: Any = model.get_submodule(model.tower_names[0])
+    if tower.is_static:
+        return 0.0
     config = tower.encoder.config
     width = config.hidden_size
     layers = getattr(config, "num_hidden_layers", 12)

@@ -1,0 +1,96 @@
+"""`polyrank static`: a bi-encoder that averages a vector per token, from an encoder or a file."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from polyrank.cli.command import command
+from polyrank.cli.flags import flag_of
+from polyrank.cli.options import ModelOptions, option, positional
+from polyrank.cli.output import Output
+from polyrank.config import require
+
+
+@dataclass(frozen=True, kw_only=True)
+class StaticOptions(ModelOptions):
+    """Options of `polyrank static`."""
+
+    source: str = positional(
+        "SOURCE",
+        help="An encoder or a model, as a folder or hub id, or a file of word vectors in the text "
+        "format of GloVe, word2vec or fastText.",
+    )
+    output: Path = option(help="The folder for the bi-encoder; a model there is replaced.")
+    dimension: int | None = option(
+        None,
+        help="How many principal components of the vectors to keep; by default, 256 for an encoder "
+        "that is wider, and a file's vectors as they are.",
+    )
+    sif: float | None = option(
+        1e-4,
+        help="Weigh frequent words less, with this constant of smooth inverse frequency; `none` "
+        "weighs all words alike. Words are taken to stand by falling frequency.",
+    )
+    words: int | None = option(None, help="Read only the first N words of a file.")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name in ("dimension", "words"):
+            value = getattr(self, name)
+            require(value is None or value >= 1, flag_of(name), "at least 1", value)
+        require(self.sif is None or self.sif > 0, "--sif", "above 0", self.sif)
+
+
+@command("static", StaticOptions)
+def static(options: StaticOptions, output: Output) -> None:
+    """Make a bi-encoder of static embeddings: one vector per token, averaged over a text.
+
+    From an encoder, which reads every token of its vocabulary alone (Model2Vec), or from a file of
+    word vectors. It is a baseline for other models and a base for `polyrank train --arch bi`.
+    """
+    from polyrank.models.distilled import distil_static, static_from_file
+    from polyrank.models.folder import DESCRIPTION
+    from polyrank.storage import require_replaceable
+
+    require_replaceable(options.output, DESCRIPTION, "a model")
+    started = time.perf_counter()
+    if Path(options.source).is_file():
+        model = static_from_file(
+            Path(options.source),
+            dimension=options.dimension,
+            sif=options.sif,
+            most=options.words,
+        )
+    else:
+        if options.words is not None:
+            output.warn("--words has no effect without a file of word vectors.")
+        model = distil_static(
+            options.source,
+            dimension=options.dimension,
+            sif=options.sif,
+            device=options.device,
+            dtype=options.dtype,
+            token_budget=options.batch_tokens,
+            progress=True,
+        )
+    model.save_pretrained(options.output)
+    seconds = time.perf_counter() - started
+    count, dimension = len(model.tokenizer.pretrained), model.dimension
+    output.say(
+        f"{count:,} tokens, {dimension} dimensions, in the bi-encoder {options.output}, "
+        f"{seconds:.1f} s"
+    )
+    output.say(
+        "Train from it with: "
+        f"polyrank train --arch bi --base {options.output} --train FILE --output DIR"
+    )
+    output.result(
+        {
+            "output": options.output,
+            "tokens": count,
+            "dimension": dimension,
+            "seconds": seconds,
+        }
+    )
