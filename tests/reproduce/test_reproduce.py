@@ -22,7 +22,8 @@ from polyrank.evaluation.report import markdown_rows
 from polyrank.models.bi_encoder import BiEncoder
 from polyrank.reproduce import data as data_module
 from polyrank.reproduce import runs
-from polyrank.reproduce.data import DATA, TableData, parse_data
+from polyrank.reproduce.data import TableData
+from polyrank.reproduce.data_sets import DATA, parse_data
 from polyrank.reproduce.report import cells, write_report
 from polyrank.reproduce.runs import Runner, RunSettings, TableResult, run_table
 from polyrank.reproduce.stages import Maker, Place, settle, settle_pretraining

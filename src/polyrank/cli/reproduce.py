@@ -111,7 +111,8 @@ def reproduce(options: ReproduceOptions, output: Output) -> None:
         list_tables(options, scale, output)
         return
 
-    from polyrank.reproduce.data import TableData, parse_data
+    from polyrank.reproduce.data import TableData
+    from polyrank.reproduce.data_sets import parse_data
     from polyrank.reproduce.report import terminal_tables, to_json, write_report
     from polyrank.reproduce.runs import RunSettings, run_table
     from polyrank.reproduce.stages import Place

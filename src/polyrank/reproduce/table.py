@@ -162,6 +162,9 @@ class Row:
     """The paper's figures, by the table's `paper_columns`; those that lack are not published."""
 
 
+Rows = Callable[[Scale], Sequence[Row]]
+
+
 @dataclass(frozen=True, kw_only=True)
 class Table:
     """One table of a paper, or an ablation."""
@@ -175,7 +178,7 @@ class Table:
     """What is shown; models are compared by the first."""
     paper_columns: tuple[str, ...]
     """What the paper's figures are of."""
-    rows: Callable[[Scale], Sequence[Row]]
+    rows: Rows
     always_new: bool = False
     """Whether its encoders are new ones at any rate, since it varies their size."""
 
