@@ -14,7 +14,13 @@ from polyrank.cli.mine import load_pool
 from polyrank.cli.options import any_of, flattened, load, option
 from polyrank.cli.output import Output
 from polyrank.cli.train import TrainOptions
-from polyrank.cli.training_command import checkpoint_kept, joining_processes, show_config
+from polyrank.cli.train_preview import preview
+from polyrank.cli.training_command import (
+    ARCHITECTURES,
+    checkpoint_kept,
+    joining_processes,
+    show_config,
+)
 from polyrank.errors import UsageError, nearest
 from polyrank.models.config import BiEncoderConfig, PolyEncoderConfig
 from polyrank.retrieval.bm25.config import BM25Config
@@ -40,7 +46,7 @@ class DistilOptions(TrainOptions):
     """Options of `polyrank distil`."""
 
     teacher: Path = option(help="The folder of the cross-encoder that scores the pairs.")
-    arch: Literal["bi", "poly"] = option(help="The architecture.", unless="show_config")
+    arch: Literal["bi", "poly"] = option(help="The architecture.", unless=("show_config",))
     pairs: tuple[str, ...] = option(
         ("given",),
         help="What the teacher scores besides the responses: the negatives of the data (given), "
@@ -145,6 +151,10 @@ def distil(options: DistilOptions, output: Output) -> None:
             options = settled(options, pool, output)
             records = pool if isinstance(pool, list) else list(pool.examples)
             dev = training.dev_for(options, training.load_dev(options, output), output)
+            if options.preview:
+                objective = training.objective_of(options, options.arch, records)
+                preview(records, dev, {ARCHITECTURES[options.arch]: objective}, output)
+                return
             model = training.load_base(options, device, records, output)
             training.warn_of_idle(options, records, model, output)
         if options.in_batch:

@@ -39,8 +39,8 @@ class Flag:
     positional: str | None = None
     metavar: str = "VALUE"
     split: bool = True
-    unless: str | None = None
-    """The switch that allows a required value to be missing."""
+    unless: tuple[str, ...] = ()
+    """The switches that allow a required value to be missing."""
     cases: tuple[tuple[str, Any], ...] = ()
     """Other defaults, each with the words for when it applies: ("for cross", "first")."""
 
@@ -138,7 +138,7 @@ def walk(
                 positional=words.get("positional"),
                 metavar=words.get("metavar") or metavar_of(expected),
                 split=words.get("split", True),
-                unless=words.get("unless"),
+                unless=words.get("unless", ()),
             )
 
 

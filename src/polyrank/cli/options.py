@@ -9,7 +9,7 @@ text below the field, or metadata.
     positional  the name of an argument without a flag, such as "INDEX"
     metavar     the word for the value in --help
     split       False keeps the commas in the values of a tuple
-    unless      the switch that allows a required value to be missing; it is None then
+    unless      the switches that allow a required value to be missing; it is None then
 
 A field whose type is a dataclass is flattened: its fields become flags of the command and names in
 YAML. `Options.presets` may override the defaults. Knows nothing of typer (see `command`).
@@ -52,10 +52,11 @@ def option(
     short: str | None = None,
     metavar: str | None = None,
     split: bool = True,
-    unless: str | None = None,
+    unless: tuple[str, ...] = (),
 ) -> Any:
     """A field that becomes a flag; required without a `default`."""
-    words = {"help": help, "flag": flag, "short": short, "metavar": metavar, "split": split}
+    words: dict[str, Any] = {"help": help, "flag": flag, "short": short, "metavar": metavar}
+    words["split"] = split
     words["unless"] = unless
     return dataclasses.field(default=default, metadata=words)
 
@@ -137,7 +138,7 @@ def build(cls: type[T], given: Mapping[str, Any], config: Path | None, where: st
     values = {**cls.presets(values), **values}
     for flag in flags.values():
         if flag.required and flag.name not in values:
-            if flag.unless is not None and values.get(flag.unless):
+            if any(values.get(switch) for switch in flag.unless):
                 values[flag.name] = None
                 continue
             raise UsageError(

@@ -58,7 +58,7 @@ class PretrainOptions(RunOptions):
     corpus: tuple[Path, ...] = option(
         help="The folder of a corpus that `polyrank corpus` made; several, separated by commas, "
         "for tasks on articles and on conversations.",
-        unless="show_config",
+        unless=("show_config",),
     )
     output: Path | None = option(
         None, help="The folder for the encoder; a model there is replaced. Required for training."
@@ -311,7 +311,7 @@ def run(options: PretrainOptions, corpora: Corpora, model: Any, output: Output) 
         f"{', '.join(corpora.config.weights)}: {len(examples):,} pairs of {one_pass:,} in a "
         "pass",
         done="Pre-trained",
-        then=f"Train from it with: polyrank train --arch bi --base {folder} --train FILE",
+        then=[f"Train from it with: polyrank train --arch bi --base {folder} --train FILE"],
         objective=ObjectiveConfig(logq=options.pretraining.logq),
         provenance=Provenance(
             base=options.base, train=", ".join(map(str, options.corpus)), recipe=options.recipe

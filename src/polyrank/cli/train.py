@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, cast
@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 from polyrank.cli.command import command
 from polyrank.cli.data import DataOptions, share_of, warn_of_idle_seed
 from polyrank.cli.flags import flag_of
+from polyrank.cli.next_command import next_commands
 from polyrank.cli.options import any_of, flattened, option
 from polyrank.cli.output import Output
+from polyrank.cli.train_preview import preview
 from polyrank.cli.training_command import (
     ARCHITECTURES,
     RunOptions,
@@ -22,7 +24,7 @@ from polyrank.cli.training_command import (
     summary,
     warn_of_idle_training,
 )
-from polyrank.config import field_types, require
+from polyrank.config import field_types, require, to_mapping
 from polyrank.models.config import (
     CONFIGS,
     BiEncoderConfig,
@@ -53,24 +55,30 @@ class TrainOptions(DataOptions, RunOptions):
 
     arch: Literal["bi", "poly", "cross", "all"] = option(
         help="The architecture; all trains each of the three, in its own folder in the output.",
-        unless="show_config",
+        unless=("show_config", "preview"),
     )
     base: str = option(
         help="What to start from: an encoder, a sentence-transformers model or a saved polyrank "
         "model, as a folder or hub id. A model brings its own settings; flags override them.",
         metavar="MODEL",
-        unless="show_config",
+        unless=("show_config", "preview"),
     )
     train: Path = option(
         help="The training data: examples with context and response, or labelled pairs.",
-        unless="show_config",
+        unless=("show_config",),
     )
     dev: Path | None = option(
         None,
         help="The data to choose the best checkpoint by; without it, the last checkpoint is kept.",
     )
     output: Path = option(
-        help="The folder for the trained model; a model there is replaced.", unless="show_config"
+        help="The folder for the trained model; a model there is replaced.",
+        unless=("show_config", "preview"),
+    )
+    preview: bool = option(
+        False,
+        help="Print how the data are read, with the first records and the objective, and train "
+        "nothing.",
     )
     recipe: str | None = option(
         None,
@@ -149,13 +157,21 @@ def train(options: TrainOptions, output: Output) -> None:
             for architecture in architectures_of(options):
                 require_architecture(architecture, options.base)
             examples, dev = load_data(options, output)
+        if options.preview:
+            objectives = objectives_of(options, examples, output)
+            named = {ARCHITECTURES[arch]: name for arch, name in objectives.items()}
+            preview(examples, dev, named, output)
+            return
         if options.arch == "all":
             keep = not options.restart
+            runs = each_alone(options, objectives_of(options, examples, output))
             made = [
-                train_one(one, device, examples, dev, output, keep=keep)
-                for one in each_alone(options)
+                train_one(one, device, examples, dev, output, keep=keep, alone=False)
+                for one in runs
             ]
-            output.say(f"Compare them with: polyrank compare {compared(options)}")
+            models = [(one.arch, one.output) for one in runs]
+            for line in next_commands(options, models, examples):
+                output.say(line)
             output.result({"output": options.output, "models": made})
         else:
             output.result(train_one(options, device, examples, dev, output))
@@ -166,7 +182,7 @@ def architectures_of(options: TrainOptions) -> Sequence[Architecture]:
     return [arch for arch in EVERY if options.arch in (arch, "all", None)]
 
 
-def each_alone(options: TrainOptions) -> list[TrainOptions]:
+def each_alone(options: TrainOptions, architectures: Iterable[Architecture]) -> list[TrainOptions]:
     """The options of each architecture's own run, without settings of another's model."""
     return [
         replace(
@@ -175,14 +191,48 @@ def each_alone(options: TrainOptions) -> list[TrainOptions]:
             output=options.output / arch,
             model={k: v for k, v in options.model.items() if k in field_types(CONFIGS[arch])},
         )
-        for arch in EVERY
+        for arch in architectures
     ]
 
 
-def compared(options: TrainOptions) -> str:
-    """The arguments of the command that compares all three."""
-    models = " ".join(str(one.output) for one in each_alone(options))
-    return f"{models} --data {options.dev or 'FILE'} --output {options.output / 'comparison'}"
+def objectives_of(
+    options: TrainOptions, examples: Records, output: Output
+) -> dict[Architecture, str]:
+    """The name of the objective of each architecture that is trained on such records.
+
+    Of several architectures, those without one are left out, and people are told; UsageError where
+    none is left.
+    """
+    from polyrank.errors import UsageError
+
+    chosen: dict[Architecture, str] = {}
+    refused: UsageError | None = None
+    for arch in architectures_of(options):
+        try:
+            chosen[arch] = objective_of(options, arch, examples)
+        except UsageError as error:
+            refused = error
+            if options.arch in ("all", None):
+                output.say(f"No {ARCHITECTURES[arch]} on these data: {error.problem}")
+    if refused is not None and not chosen:
+        raise refused
+    return chosen
+
+
+def objective_of(options: TrainOptions, arch: Architecture, examples: Records) -> str:
+    """The name of the objective of one architecture, as far as it is known without the base.
+
+    Raises UsageError where it does not suit the records.
+    """
+    from polyrank.training.objectives.registry import choose_objective, cross_settings
+
+    if arch != "cross":
+        return choose_objective(options.objective, arch, examples).name
+    settings = {**to_mapping(CrossEncoderConfig()), **options.model}
+    given = {name: options.model.get(name) for name in ("task", "head")}
+    settings |= cross_settings(options.objective, examples, **given)
+    task = given["task"] or settings["task"]
+    return choose_objective(options.objective, arch, examples, task, settings["head"]).name
 
 
 def train_one(
@@ -193,10 +243,11 @@ def train_one(
     output: Output,
     *,
     keep: bool = False,
+    alone: bool = True,
 ) -> dict[str, Any]:
     """Train one model, unless `keep` is set and an earlier call has finished it.
 
-    Returns what --json prints of it.
+    It is `alone` unless it is one of several. Returns what --json prints of it.
     """
     with processes.sharing_errors():
         dev = dev_for(options, dev, output)
@@ -205,7 +256,7 @@ def train_one(
         if record is None:
             warn_of_idle(options, examples, model, output)
     if record is None:
-        return run(options, model, examples, dev, output)
+        return run(options, model, examples, dev, output, alone=alone)
     output.say(f"The {ARCHITECTURES[options.arch]} in {options.output} is trained already.")
     return printed(options, record)
 
@@ -241,8 +292,9 @@ def run(
     output: Output,
     *,
     teacher: Any = None,
+    alone: bool = True,
 ) -> dict[str, Any]:
-    """Train; returns what --json prints."""
+    """Train; returns what --json prints. Unless it is one of several, says what to do next."""
     kind = "labelled pairs" if is_pairs(examples) else "examples"
     result = run_training(
         model,
@@ -254,7 +306,7 @@ def run(
         doing=f"Training a {ARCHITECTURES[options.arch]} on {len(examples):,} {kind}, "
         f"{described(dev)} for dev",
         done="Trained",
-        then=f"Evaluate it with: polyrank evaluate {options.output} --data {options.dev or 'FILE'}",
+        then=next_commands(options, [(options.arch, options.output)], examples) if alone else [],
         objective=options.objective,
         provenance=provenance_of(options),
         dev=dev,

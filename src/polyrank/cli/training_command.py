@@ -96,7 +96,7 @@ def run_training(
     *,
     doing: str,
     done: str,
-    then: str,
+    then: Sequence[str],
     objective: ObjectiveConfig,
     provenance: Provenance,
     dev: Sequence[Example] | Sequence[LabelledPair] | RetrievalSet = (),
@@ -121,7 +121,8 @@ def run_training(
     )
     output.say(f"{done} in {result.seconds:.0f} s; the model of step {result.best_step} is in")
     output.say(f"  {folder}")
-    output.say(then)
+    for line in then:
+        output.say(line)
     return result
 
 
