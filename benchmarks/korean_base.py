@@ -17,11 +17,10 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from polyrank.cli.main import commands, run
+from benchmarks.command import call
 from polyrank.data.json_files import read_json_lines
 from polyrank.progress import quieten_libraries
 
@@ -71,10 +70,8 @@ def main() -> None:
     given += ["--max-steps", str(options.steps), "--no-merge-speaker"]
     for name, value in {**ENCODER, **SETTINGS}.items():
         given += [f"--{name}", str(value)]
-    for arguments in (made, given):
-        code = run([*arguments, *(["--language", "ko"] if arguments is made else [])], commands())
-        if code:
-            sys.exit(code)
+    call(*made, "--language", "ko")
+    call(*given)
 
 
 if __name__ == "__main__":

@@ -11,7 +11,6 @@ out; the share does not depend on how busy the machine is as long as both suffer
 from __future__ import annotations
 
 import argparse
-import sys
 import tempfile
 import time
 from collections.abc import Sequence
@@ -19,9 +18,9 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
+from benchmarks.command import call
 from benchmarks.timing import machine
 from benchmarks.training_clock import training_clock
-from polyrank.cli.main import commands, run
 from polyrank.progress import quieten_libraries
 from polyrank.training.batches import Item, TrainingSet
 from polyrank.training.pretraining.objective import PretrainingCollator
@@ -80,8 +79,7 @@ def main() -> None:
         mock.patch.object(TrainingSet, "__getitem__", drawn),
         mock.patch.object(PretrainingCollator, "__call__", collated),
     ):
-        if code := run([*given, "--output", str(Path(folder) / "encoder")], commands()):
-            sys.exit(code)
+        call(*given, "--output", str(Path(folder) / "encoder"))
     step = clock.seconds
     pairs = sum(drawing.calls[options.batch :]) / (len(reading.calls) - 1)
     batches = sum(reading.calls[1:]) / (len(reading.calls) - 1)

@@ -15,16 +15,15 @@ FOLDER keeps corpus and encoder. FILE holds every result as it comes.
 from __future__ import annotations
 
 import argparse
-import sys
 import tempfile
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+from benchmarks.command import call
 from benchmarks.dialogues import dev_examples, training_examples
 from benchmarks.results_store import ResultsStore, table
 from benchmarks.timing import machine
-from polyrank.cli.main import commands, run
 from polyrank.evaluation.ranking import evaluate
 from polyrank.models.checkpoint import ARCHITECTURES
 from polyrank.models.source import default_base
@@ -60,8 +59,7 @@ def pretrained(options: argparse.Namespace) -> Path:
         given += ["--max-joined-length", "128", "--no-merge-speaker"]
         calls.append([*given, "--output", str(folder)])
     for arguments in calls:
-        if code := run(arguments, commands()):
-            sys.exit(code)
+        call(*arguments)
     return folder
 
 

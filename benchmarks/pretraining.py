@@ -27,7 +27,6 @@ from __future__ import annotations
 
 import argparse
 import random
-import sys
 import tempfile
 from collections.abc import Sequence
 from functools import partial
@@ -36,10 +35,10 @@ from typing import Any, NamedTuple
 
 import torch
 
+from benchmarks.command import call
 from benchmarks.results_store import ResultsStore, table
 from benchmarks.timing import machine
 from polyrank import BiEncoder
-from polyrank.cli.main import commands, run
 from polyrank.data.loading import load_records
 from polyrank.models.source import default_base
 from polyrank.pretraining.corpus.store import Corpus
@@ -83,12 +82,6 @@ def flags(**settings: Any) -> list[str]:
         for name, value in settings.items()
         for text in (f"--{name.replace('_', '-')}", str(value))
     ]
-
-
-def call(*arguments: str) -> None:
-    """Run a command of polyrank; a failure ends the benchmark."""
-    if code := run(list(arguments), commands()):
-        sys.exit(code)
 
 
 def corpus_of(options: argparse.Namespace, name: str) -> Path:

@@ -14,7 +14,6 @@ from polyrank.evaluation.metric_names import parse_metric
 from polyrank.evaluation.metrics import (
     expected_rank,
     expected_recall,
-    expected_reciprocal_rank,
     expected_values,
     gold_ranks,
 )
@@ -42,7 +41,7 @@ def test_metrics_equal_the_mean_over_all_orders_of_the_ties(
     mean_rank = Fraction(sum(orders), len(orders))
     mean_reciprocal = sum(Fraction(1, rank) for rank in orders) / len(orders)
     assert expected_rank(ranks)[0] == pytest.approx(float(mean_rank))
-    assert expected_reciprocal_rank(ranks)[0] == pytest.approx(float(mean_reciprocal))
+    assert expected_values(ranks, "mrr")[0] == pytest.approx(float(mean_reciprocal))
     for k in range(1, len(scores) + 2):
         hits = Fraction(sum(rank <= k for rank in orders), len(orders))
         assert expected_recall(ranks, k)[0] == pytest.approx(float(hits))
@@ -60,7 +59,7 @@ def test_a_constant_scorer_scores_chance(count: int, k: int, value: float) -> No
     ranks = gold_ranks([np.full(count, value)], [count // 2])
     assert expected_recall(ranks, k)[0] == min(1, k / count)
     harmonic = sum(1 / rank for rank in range(1, count + 1))
-    assert expected_reciprocal_rank(ranks)[0] == pytest.approx(harmonic / count)
+    assert expected_values(ranks, "mrr")[0] == pytest.approx(harmonic / count)
 
 
 @given(few_values, st.randoms(use_true_random=False))
@@ -69,7 +68,7 @@ def test_the_order_of_candidates_changes_nothing(scores: list[int], random: obje
     random.shuffle(order)  # type: ignore[attr-defined]
     first = gold_ranks([np.array(scores)], [0])
     second = gold_ranks([np.array([scores[i] for i in order])], [order.index(0)])
-    assert expected_reciprocal_rank(first) == expected_reciprocal_rank(second)
+    assert expected_values(first, "mrr") == expected_values(second, "mrr")
     assert expected_recall(first, 2) == expected_recall(second, 2)
 
 
@@ -77,7 +76,7 @@ def test_examples_may_have_different_numbers_of_candidates() -> None:
     ranks = gold_ranks([np.array([1.0, 2.0]), np.array([3.0]), np.array([0.0, 1, 2, 3])], [0, 0, 2])
     assert ranks.num_candidates.tolist() == [2, 1, 4]
     assert expected_rank(ranks).tolist() == [2, 1, 2]
-    assert expected_reciprocal_rank(ranks).tolist() == [0.5, 1, 0.5]
+    assert expected_values(ranks, "mrr").tolist() == [0.5, 1, 0.5]
 
 
 def test_infinite_scores_are_ranked() -> None:

@@ -295,7 +295,7 @@ def test_a_retrieval_set(tmp_path):
         judgements={"q0": {"d0": 1, "d6": 2, "d12": 0}, "q1": {"d2": 1}},
         split="train",
     )
-    pool = Pool.of_retrieval(data)
+    pool = Pool(list(data.examples()), data.corpus)
     result = mine(pool, bm25_method(), tmp_path / "out.jsonl", NegativesConfig(pick="top"))
     first, second, third = load_examples(tmp_path / "out.jsonl")
     assert first.negatives == second.negatives

@@ -150,11 +150,6 @@ def expected_recall(ranks: GoldRanks, k: int) -> NDArray[np.float64]:
     return places / (ranks.tied + 1)
 
 
-def expected_reciprocal_rank(ranks: GoldRanks) -> NDArray[np.float64]:
-    """The mean of 1 / rank over the places that the gold candidate may take, (E,)."""
-    return expected_gain(ranks, lambda places: 1.0 / places)
-
-
 def expected_gain(
     ranks: GoldRanks,
     gain: Callable[[NDArray[np.float64]], NDArray[np.float64]],

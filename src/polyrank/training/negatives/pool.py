@@ -10,7 +10,7 @@ from typing import NamedTuple, Protocol
 
 from polyrank.data.answers import KnownAnswers, folded
 from polyrank.errors import DataError
-from polyrank.records import Candidate, Example, RetrievalSet
+from polyrank.records import Candidate, Example
 from polyrank.training.drawn_negatives import shuffled
 
 SPARE = 8
@@ -93,11 +93,6 @@ class Pool:
                 Candidate(str(place), text) for place, text in enumerate(reversed(texts.values()))
             ]
         return cls(examples, given)
-
-    @classmethod
-    def of_retrieval(cls, data: RetrievalSet) -> Pool:
-        """The relevant pairs and the whole corpus of a retrieval set."""
-        return cls(list(data.examples()), data.corpus)
 
     def limited(self, limit: int | None) -> Pool:
         """The first `limit` examples, with all candidates and everything known to be right."""
