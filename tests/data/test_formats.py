@@ -11,18 +11,13 @@ from true_formats import BEIR, FIXTURES, lines, write_beir
 from polyrank.data.format import Beginning
 from polyrank.data.formats.labelled_pairs import CLASSES
 from polyrank.data.hub import parse_address
-from polyrank.data.loading import FORMATS, detect_format, load_records, load_training
+from polyrank.data.loading import FORMATS, detect, load_records, load_training
 from polyrank.data.source import Source
 from polyrank.errors import DataError, MissingExtraError, UsageError
 from polyrank.records import Candidate, Example, LabelledPair, RetrievalSet
 
 PAGE = Path(__file__).parents[2] / "docs" / "data.md"
 VARIANTS = ("convai2-no-persona", "dstc7-augmented")
-
-
-def detect(path, **columns):
-    """The name of the format that a path is found to have."""
-    return detect_format(Source(path=Path(path), **columns)).name
 
 
 def named(fixture):

@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from polyrank.data.loading import detect_format, load_records, load_training
-from polyrank.data.source import Source
+from polyrank.data.loading import detect, load_records, load_training
 from polyrank.records import RetrievalSet
 
 REAL = os.environ.get("POLYRANK_REAL_DATA", "")
@@ -28,7 +27,7 @@ def test_dialogues_with_twenty_candidates(name):
     examples = load_records(real(name), format="examples")
     assert {len(example.candidates) for example in examples} == {20}
     assert all(example.candidates[example.gold] == example.response for example in examples)
-    assert detect_format(Source(path=real(name))).name == "examples"
+    assert detect(real(name)) == "examples"
 
 
 def test_training_dialogues_have_ids_of_their_own():
@@ -39,7 +38,7 @@ def test_korsts():
     pairs = load_training(real("korsts_kornli/sts-train.jsonl.xz"))
     assert len(pairs) == 5_749
     assert {pair.label for pair in pairs} >= {0.0, 1.0, 0.76}
-    assert detect_format(Source(path=real("korsts_kornli/sts-dev.jsonl.xz"))).name == "sts"
+    assert detect(real("korsts_kornli/sts-dev.jsonl.xz")) == "sts"
 
 
 def test_kornli():

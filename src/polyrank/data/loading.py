@@ -35,6 +35,14 @@ def found_formats() -> Iterator[Format]:
 FORMATS: Mapping[str, Format] = {format.name: format for format in found_formats()}
 
 
+def detect(path: str | Path, *, columns: Mapping[str, str] = NO_COLUMNS) -> str:
+    """The name of the format of a file, a folder or a hub data set, by its beginning.
+
+    Raises DataError where it cannot be told.
+    """
+    return detect_format(Source(path=Path(path), columns=columns)).name
+
+
 def detect_format(source: Source) -> Format:
     """The format whose mark a source has, or else the one that it fits best.
 
