@@ -8,10 +8,13 @@ from typing import Any
 
 import pytest
 
+from polyrank.cli.data import DataOptions
 from polyrank.cli.main import commands, run
+from polyrank.cli.mine import load_pool
 from polyrank.data.loading import load_records
 from polyrank.data.sampling import Share
 from polyrank.records import RetrievalSet
+from polyrank.training.negatives.pool import Pool
 from tiny_encoders import WORDS
 
 FAST = ["--batch-size", "4", "--max-steps", "2", "--device", "cpu"]
@@ -69,6 +72,26 @@ def test_a_share_is_trained_on_and_the_rest_is_evaluated(
     compared = answer(capsys, *compare, *rest, "--output", tmp_path / "comparison")
     assert compared["num_queries"] == 32
     assert compared["models"][0]["figures"]["recall@1"]["mean"] == found["recall@1"]
+
+
+def test_a_share_to_distil_keeps_the_whole_corpus(corpus: str) -> None:
+    pool = load_pool(Path(corpus), DataOptions(), share=Share(value=0.2), say=lambda words: None)
+    assert isinstance(pool, Pool)
+    assert (len(pool.examples), len(pool.candidates)) == (8, 40)
+    everything = load_records(corpus)
+    assert isinstance(everything, RetrievalSet)
+    drawn = Share(value=0.2).of(everything.queries)
+    assert [(one.id or "").partition("/")[0] for one in pool.examples] == drawn
+
+
+def test_dialogues_search_the_whole_file(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    data = tmp_path / "data.jsonl"
+    lines = [{"context": ["hello", f"find word{n}"], "response": f"the word{n}"} for n in range(9)]
+    data.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
+    found = answer(capsys, "evaluate", "bm25", "--data", data, "--num-candidates", "all")
+    assert (found["num_queries"], found["recall@1"]) == (9, 1)
 
 
 def test_another_share_does_not_resume_the_run(
