@@ -12,6 +12,7 @@ import pytest
 from polyrank.cli.compare import parse_models
 from polyrank.cli.main import commands, run
 from polyrank.errors import UsageError
+from polyrank.models.config import ClassifierConfig
 from tiny_encoders import TEXTS, load_variant
 
 FAST = ("--device", "cpu", "--sizes", "3,20", "--time-limit", "0.2")
@@ -25,7 +26,9 @@ def models(bert: str, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str
     for name, variant in made.items():
         extra = {"training.json": '{"seconds": 61.4}'} if name == "bi" else {}
         load_variant(variant, bert).save_pretrained(folder / name, extra=extra)
-    load_variant("cross", bert, task="classify").save_pretrained(folder / "classes")
+    classes = load_variant("cross", bert, task="classify")
+    classes.take_classifier(ClassifierConfig(classes=("contradiction", "entailment", "neutral")))
+    classes.save_pretrained(folder / "classes")
     return {name: str(folder / name) for name in (*made, "classes")}
 
 
@@ -230,7 +233,8 @@ def test_what_cannot_be_compared_is_refused(
     assert "nothing" in refused(capsys, *on, models["bi"], str(tmp_path / "nothing"))
     assert "'missing' is not a folder" in refused(capsys, *on, models["bi"], "missing")
     assert "no metric 'mmr'" in refused(capsys, *on, "bm25", "--metric", "mmr")
-    assert "query by query" in refused(capsys, *start, "--data", pairs, "bm25")
+    for wrong in (["--metric", "recall@1"], ["--ks", "1,5"], ["--metric", "accuracy"]):
+        refused(capsys, *start, "--data", pairs, "bm25", *wrong)
     message = refused(capsys, *start, "--data", corpus, models["cross"])
     assert "cannot search a corpus" in message
     used = refused(capsys, *on, "bm25", "--output", str(tmp_path))

@@ -190,3 +190,75 @@ def test_one_trained_by_regression_reranks(bert, models, sts, tmp_path, capsys):
     scores = load_model(cross, device="cpu").score("a file", [hit["text"] for hit in hits])
     assert [hit["score"] for hit in hits] == pytest.approx(scores.tolist(), abs=1e-4)
     assert len(load_model(cross, device="cpu").rank("a file", WORDS, top_k=5)) == 5
+
+
+def test_compare_on_scores(models, sts, tmp_path, capsys):
+    bi, other, cross = models("bi"), models("bi", temperature=0.5), models("cross", task="regress")
+    out = tmp_path / "out"
+    arguments = ["compare", bi, f"two={other},{models('bi', temperature=0.5, reduction='max')}"]
+    code, _, err = polyrank(capsys, *arguments, "--data", sts, "--output", out, "--device", "cpu")
+    assert code == 2  # the runs of one model have one setting
+    assert "differ in more than the seed" in err
+    arguments = ["compare", bi, cross, "bm25", "--data", sts, "--output", out, "--device", "cpu"]
+    arguments += ["--time-limit", "0.1"]
+    found = answer(capsys, *arguments)
+    assert (found["metric"], found["num_pairs"]) == ("spearman", 25)
+    for each, source in zip(found["models"], (bi, cross, "bm25"), strict=True):
+        alone = answer(capsys, "evaluate", source, "--data", sts, "--device", "cpu")
+        for figure in ("spearman", "pearson"):
+            figures = each["figures"][figure]
+            assert figures["mean"] == pytest.approx(alone[figure], abs=1e-6)
+            assert figures["low"] <= figures["mean"] <= figures["high"]
+        [latency] = each["latency"]
+        assert latency["num_candidates"] == 1
+        assert latency["milliseconds"] > 0
+    assert len(found["differences"]) == 3
+    assert all(0 < each["p"] <= each["p_holm"] <= 1 for each in found["differences"])
+    page = (out / "comparison.md").read_text()
+    assert "Quality, 25 pairs" in page
+    assert "ms a pair" in page
+    assert (out / "comparison.svg").exists()
+    rows = [json.loads(line) for line in (out / "per-query.jsonl").read_text().splitlines()]
+    assert len(rows) == 25
+    assert set(rows[0]) == {"pair", "label", "models"}
+    again = answer(capsys, *arguments, "--metric", "pearson")  # from what is kept
+    assert again["metric"] == "pearson"
+    assert again["models"][0]["figures"] == found["models"][0]["figures"]
+
+
+def test_compare_on_classes(bert, models, nli, sts, tmp_path, capsys):
+    made = {}
+    for arch, seed in (("bi", 0), ("bi", 1), ("cross", 0)):
+        made[arch, seed] = tmp_path / f"{arch}-{seed}"
+        start = ["train", "--arch", arch, "--base", bert, "--train", nli, *TINY, "--seed", seed]
+        answer(capsys, *start, "--output", made[arch, seed])
+    named = [f"bi={made['bi', 0]},{made['bi', 1]}", f"cross={made['cross', 0]}"]
+    start = ["compare", "--output", tmp_path / "out", "--no-latency", "--device", "cpu"]
+    on = [*start, "--data", nli]
+    found = answer(capsys, *on, *named)
+    assert found["metric"] == "accuracy"
+    bi, cross = found["models"]
+    for row, seed in enumerate((0, 1)):
+        alone = answer(capsys, "evaluate", made["bi", seed], "--data", nli, "--device", "cpu")
+        for figure in ("accuracy", "macro_f1"):
+            assert bi["figures"][figure]["by_run"][row] == pytest.approx(alone[figure])
+    assert bi["figures"]["accuracy"]["mean"] == pytest.approx(
+        sum(bi["figures"]["accuracy"]["by_run"]) / 2
+    )
+    assert cross["figures"]["macro_f1"]["low"] <= cross["figures"]["macro_f1"]["high"]
+    tested = answer(capsys, *on, *named, "--metric", "macro_f1")
+    [difference] = tested["differences"]
+    assert difference["low"] <= difference["difference"] <= difference["high"]
+    for wrong, message in (
+        ([models("bi")], "bi: The labels of the pairs are classes"),
+        (["bm25"], "bm25: The labels of the pairs are classes"),
+        ([*named, "--metric", "spearman"], "no metric 'spearman' here"),
+        ([*named, "--metric", "mrr"], "--metric mrr is for rankings"),
+        ([*named, "--ks", "1,5"], "--ks is for rankings"),
+    ):
+        code, _, err = polyrank(capsys, *on, *wrong)
+        assert code == 2
+        assert message in err
+    code, _, err = polyrank(capsys, *start, "--data", sts, *named)
+    assert code == 2
+    assert "scores as labels" in err

@@ -49,7 +49,9 @@ def test_a_monotone_map_leaves_spearman_as_it_is():
 @given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3)), min_size=1, max_size=30))
 def test_the_figures_of_classes_equal_those_of_scikit_learn(numbers):
     labels, predicted = np.array(numbers, dtype=float).T
-    results = PairResults(labels=labels, predicted=predicted, classes=("a", "b", "c", "d"))
+    results = PairResults(
+        ids=("x",) * len(labels), gold=labels, predicted=predicted, classes=("a", "b", "c", "d")
+    )
     found, classes = results.figures(), results.by_class()
     assert found["accuracy"] == pytest.approx(metrics.accuracy_score(labels, predicted))
     precision, recall, f1, counts = metrics.precision_recall_fscore_support(

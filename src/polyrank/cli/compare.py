@@ -11,8 +11,8 @@ from polyrank.cli.data import FigureOptions, load_records, warn_of_left_out
 from polyrank.cli.options import ModelOptions, load, option, positional
 from polyrank.cli.output import Output
 from polyrank.config import require
-from polyrank.errors import DataError, UsageError
-from polyrank.evaluation.metric_names import CORPUS_KS, KS
+from polyrank.errors import UsageError
+from polyrank.evaluation.metric_names import CORPUS_KS, KS, PAIR_LABELS
 from polyrank.storage import require_replaceable
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 EVALUATIONS = "evaluations"
 """The folder of kept results inside that of a comparison."""
 
-PLOTTED = 1000
+SIZES, PLOTTED = (100, 1000, 100_000), 1000
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,8 +35,8 @@ class CompareOptions(FigureOptions, ModelOptions):
         "NAME=MODEL,MODEL,… is one model trained with several seeds.",
     )
     data: Path = option(
-        help="Examples with context, response and, optionally, candidates; or a folder with a "
-        "corpus, queries and judgements, as BEIR has them."
+        help="Examples with context, response and, optionally, candidates; a folder with a corpus, "
+        "queries and judgements, as BEIR has them; or labelled pairs."
     )
     output: Path = option(
         help="The folder of the comparison. What was measured is kept there, so that an "
@@ -50,11 +50,13 @@ class CompareOptions(FigureOptions, ModelOptions):
         help="Candidates, the response included, of each example that has none of its own. With "
         "all, every example searches all responses of the file, as in a corpus.",
     )
-    limit: int | None = option(None, help="Use only the first N examples or queries.")
+    limit: int | None = option(None, help="Use only the first N examples, queries or pairs.")
     metric: tuple[str, ...] = option(
         (),
         help="The figure to test and to plot, such as recall@20, mrr or ndcg@10, then any others "
-        "to show; by default recall@1 is tested, or ndcg@10 for a corpus.",
+        "to show; by default recall@1 is tested, or ndcg@10 for a corpus. Of labelled pairs, "
+        "spearman, pearson, accuracy or macro_f1; by default spearman for scores, accuracy for "
+        "classes.",
         metavar="METRIC,…",
     )
     retriever: str | None = option(
@@ -64,9 +66,9 @@ class CompareOptions(FigureOptions, ModelOptions):
         metavar="MODEL",
     )
     rerank_top: int = option(100, help="How many of them a cross-encoder reads.")
-    latency: bool = option(True, help="Measure how long a query takes.")
+    latency: bool = option(True, help="Measure how long a query, or a labelled pair, takes.")
     sizes: tuple[int, ...] = option(
-        (100, 1000, 100_000), help="The numbers of candidates to time a query against."
+        SIZES, help="The numbers of candidates to time a query against."
     )
     time_limit: float = option(30.0, help="Seconds of timing for each model, about.")
     plot: bool = option(True, help="Draw quality against latency; needs matplotlib and --latency.")
@@ -143,7 +145,8 @@ def compare(options: CompareOptions, output: Output) -> None:
     metric = options.metric[0] if options.metric else None
     found = evaluation.compare(contenders, metric=metric, seed=options.seed)
     described = about(options, task, entries)
-    names = report.write_report(found, options.output, described, plotted_size=options.plotted)
+    plotted = options.plotted if found.unit == "query" or options.plotted is None else 1
+    names = report.write_report(found, options.output, described, plotted_size=plotted)
     for table in report.terminal_tables(found):
         output.table(table)
     output.say(f"Written to {options.output}: {', '.join(names)}")
@@ -181,12 +184,13 @@ def load_task(options: CompareOptions, output: Output) -> Task:
     records = load_records(options.data, options, split=options.split, say=output.say)
 
     from polyrank.evaluation.tasks import (
+        PairTask,
         RankingTask,
         RetrievalTask,
         with_all_candidates,
         with_sampled_candidates,
     )
-    from polyrank.records import Example, RetrievalSet
+    from polyrank.records import Example, LabelledPair, RetrievalSet
 
     if isinstance(records, RetrievalSet):
         return RetrievalTask(
@@ -196,11 +200,9 @@ def load_task(options: CompareOptions, output: Output) -> Task:
         )
     everything = [record for record in records if isinstance(record, Example)]
     if not everything:
-        raise DataError(
-            "Models are compared query by query, and the figures of labelled pairs are of all.",
-            "Give examples or a corpus, or use `polyrank evaluate` for each model.",
-            path=options.data,
-        )
+        require_pair_figures(options, output)
+        pairs = [record for record in records if isinstance(record, LabelledPair)]
+        return PairTask(pairs=options.chosen(pairs, options.limit, output))
     chosen = options.chosen(everything, options.limit, output)
     if options.num_candidates == "all":
         pool = (example.response for example in everything)
@@ -215,6 +217,21 @@ def load_task(options: CompareOptions, output: Output) -> Task:
     task = RankingTask(examples=examples, ks=options.ks or KS, others=options.metric)
     warn_of_left_out(task, output)
     return task
+
+
+def require_pair_figures(options: CompareOptions, output: Output) -> None:
+    """Raise UsageError for figures that labelled pairs do not have; warn of what has no effect."""
+    idle = {"--sizes": options.sizes != SIZES, "--plot-at": options.plot_at is not None}
+    idle |= {"--num-candidates": options.num_candidates != 20}
+    for flag in [flag for flag, is_given in idle.items() if is_given]:
+        output.warn(f"{flag} has no effect on labelled pairs.")
+    asked = [f"--metric {name}" for name in options.metric if name not in PAIR_LABELS]
+    asked += ["--ks"] if options.ks else []
+    if asked:
+        raise UsageError(
+            f"{asked[0]} is for rankings, but {options.data} holds labelled pairs.",
+            f"Choose --metric {', '.join(PAIR_LABELS)}, or leave it out.",
+        )
 
 
 def about(options: CompareOptions, task: Task, entries: list[Entry]) -> dict[str, Any]:

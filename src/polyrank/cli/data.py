@@ -11,7 +11,7 @@ from polyrank.cli.options import option
 from polyrank.config import require
 from polyrank.data.sampling import Share, parse_share
 from polyrank.errors import UsageError
-from polyrank.evaluation.metric_names import CORPUS_KS, KS, parse_metric
+from polyrank.evaluation.metric_names import CORPUS_KS, KS, PAIR_LABELS, parse_metric
 from polyrank.progress import Say, silent
 
 if TYPE_CHECKING:
@@ -71,7 +71,8 @@ class FigureOptions(DataOptions):
         """Raise UsageError for a K below 1 or a metric that there is not."""
         require(min(self.ks, default=1) >= 1, "--ks", "whole numbers from 1", listed(self.ks))
         for name in self.metric:
-            parse_metric(name)
+            if name not in PAIR_LABELS:
+                parse_metric(name)
         share_of(self.except_share, self.share_seed)
 
     def chosen(self, records: Found, limit: int | None, output: Output) -> Found:

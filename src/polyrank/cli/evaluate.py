@@ -175,8 +175,7 @@ def evaluate_corpus(options: EvaluateOptions, data: RetrievalSet, output: Output
 def evaluate_pairs(options: EvaluateOptions, pairs: list[LabelledPair], output: Output) -> None:
     """Correlate the scores of pairs with their labels, or count the right classes."""
     from polyrank.evaluation.pairs import measure_pairs
-    from polyrank.evaluation.tasks import RankingTask
-    from polyrank.records import Example
+    from polyrank.evaluation.tasks import PairTask
 
     for flag, given in (("--ks", options.ks), ("--metric", options.metric)):
         if given:
@@ -187,8 +186,7 @@ def evaluate_pairs(options: EvaluateOptions, pairs: list[LabelledPair], output: 
     if options.output is not None:
         output.warn("--output has no effect on labelled pairs: their figures are of all pairs.")
     if options.model == BM25:
-        texts = [Example(context="", response="", candidates=tuple(p.second for p in pairs))]
-        model: Any = RankingTask(examples=texts).lexical()
+        model: Any = PairTask(pairs=pairs).lexical()
     else:
         model = load(Path(options.model), options)
     results = measure_pairs(model, pairs)

@@ -15,9 +15,10 @@ from typing import Any
 import torch
 
 from polyrank.errors import UsageError
-from polyrank.evaluation.comparison import Contender, Costs
-from polyrank.evaluation.latency import Latency, measure_latency
+from polyrank.evaluation.comparison import Contender, Costs, Run
+from polyrank.evaluation.latency import Latency, measure_latency, measure_pair_latency
 from polyrank.evaluation.metrics import QueryMetrics
+from polyrank.evaluation.pairs import PairResults
 from polyrank.evaluation.retrieval import (
     Rankings,
     depth_for,
@@ -26,7 +27,7 @@ from polyrank.evaluation.retrieval import (
     rerank,
     retrieve,
 )
-from polyrank.evaluation.tasks import RankingTask, RetrievalTask, Task, require_ranking
+from polyrank.evaluation.tasks import PairTask, RankingTask, RetrievalTask, Task, require_ranking
 from polyrank.jobs import Results
 from polyrank.models.two_tower import TwoTower
 from polyrank.progress import Say, silent
@@ -118,6 +119,8 @@ class Evaluator:
         """Open a source to find out what it is."""
         if source == BM25:
             lexical_package()
+            if isinstance(self.task, PairTask):
+                self.task.check(None, BM25)
             return ModelInfo(
                 source=source,
                 architecture=BM25,
@@ -129,11 +132,16 @@ class Evaluator:
                 training_seconds=None,
             )
         model = self.load(source)
-        require_ranking(model, source)
+        if isinstance(self.task, PairTask):
+            self.task.check(model, source)
+            fingerprint = model.classes_fingerprint()
+        else:
+            require_ranking(model, source)
+            fingerprint = model.fingerprint()
         return ModelInfo(
             source=source,
             architecture=model.architecture,
-            identity=f"{model.fingerprint()} {model.compute_dtype}",
+            identity=f"{fingerprint} {model.compute_dtype}",
             settings=model.identity(),
             device=str(model.device),
             parameters=sum(parameter.numel() for parameter in model.parameters()),
@@ -167,7 +175,9 @@ class Evaluator:
         self, entry: Entry, known: dict[str, ModelInfo], first: ModelInfo | None
     ) -> Contender:
         """One entry, evaluated and timed."""
-        runs = tuple(self.metrics(entry, known[source], first) for source in entry.sources)
+        runs: tuple[Run, ...] = tuple(
+            self.metrics(entry, known[source], first) for source in entry.sources
+        )
         infos = [known[source] for source in entry.sources]
         seconds = [info.training_seconds for info in infos if info.training_seconds is not None]
         costs = Costs(
@@ -184,16 +194,24 @@ class Evaluator:
             costs=costs,
         )
 
-    def metrics(self, entry: Entry, info: ModelInfo, first: ModelInfo | None) -> QueryMetrics:
-        """What each query scores, kept or measured now."""
+    def metrics(self, entry: Entry, info: ModelInfo, first: ModelInfo | None) -> Run:
+        """What each query scores, or what is said of each pair, kept or measured now."""
         stage = first if info.architecture == "cross" else None
         reranked = (stage.identity, self.settings.rerank_top) if stage else ()
-        key = ("quality", self.task.digest, list(self.task.metrics), info.identity, *reranked)
-        kept: QueryMetrics | None = self.results.get(key, QueryMetrics.from_json)
+        names = [] if isinstance(self.task, PairTask) else list(self.task.metrics)
+        key = ("quality", self.task.digest, names, info.identity, *reranked)
+        parse = PairResults.from_json if isinstance(self.task, PairTask) else QueryMetrics.from_json
+        kept: Run | None = self.results.get(key, parse)
         name = entry.name if len(entry.sources) == 1 else f"{entry.name} ({info.source})"
         if kept is not None:
             self.say(f"{name}: evaluated before")
             return kept
+        metrics: Run
+        if isinstance(self.task, PairTask):
+            self.say(f"{name}: evaluating on {len(self.task.pairs):,} labelled pairs")
+            metrics = self.task.evaluate(self.open(info.source))
+            self.results.put(key, metrics.to_json())
+            return metrics
         self.say(f"{name}: evaluating on {self.task.num_queries:,} queries")
         if isinstance(self.task, RankingTask):
             metrics = self.task.evaluate(self.open(info.source), progress=True)
@@ -225,17 +243,26 @@ class Evaluator:
         kept: dict[int, Latency] | None = self.results.get(key, latency_from_json)
         if kept is not None:
             return kept
+        found = self.timed(entry, info)
+        self.results.put(key, [asdict(latency) for latency in found.values()])
+        return found
+
+    def timed(self, entry: Entry, info: ModelInfo) -> dict[int, Latency]:
+        """The time of a query at each size, or of one pair, measured now."""
+        model, task, settings = self.open(info.source), self.task, self.settings
+        if isinstance(task, PairTask):
+            self.say(f"{entry.name}: timing pairs")
+            rounds, limit = settings.num_queries, settings.time_limit
+            return {1: measure_pair_latency(model, task.pairs, num_rounds=rounds, time_limit=limit)}
         self.say(f"{entry.name}: timing queries")
-        found = measure_latency(
-            self.open(info.source),
-            self.task.contexts,
-            self.task.texts,
+        return measure_latency(
+            model,
+            task.contexts,
+            task.texts,
             sizes=settings.sizes,
             num_queries=settings.num_queries,
             time_limit=settings.time_limit,
         )
-        self.results.put(key, [asdict(latency) for latency in found.values()])
-        return found
 
     def open(self, source: str) -> Any:
         """The model of a source, the last one kept in memory; BM25 is built from the data."""

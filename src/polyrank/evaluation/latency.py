@@ -13,14 +13,15 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import cycle, islice
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 import torch
 from torch import Tensor
 
 from polyrank.errors import UsageError
+from polyrank.evaluation.pairs import measure_pairs
 from polyrank.evaluation.ranking import Ranker, TwoTowerRanker
-from polyrank.records import Candidate, Context
+from polyrank.records import Candidate, Context, LabelledPair
 from polyrank.retrieval.bm25.index import BM25Index
 from polyrank.scoring.poly import Attention
 from polyrank.scoring.screen import ScreenRows, norms_of, quantised, sketches_are_faster
@@ -57,7 +58,8 @@ class Latency:
 
     def __str__(self) -> str:
         shown = float(f"{self.milliseconds:.3g}") if self.extrapolated else self.milliseconds
-        return f"{'~' if self.extrapolated else ''}{shown:,.{1 if shown < 100 else 0}f}"
+        digits = 3 if shown < 0.1 else 1 if shown < 100 else 0
+        return f"{'~' if self.extrapolated else ''}{shown:,.{digits}f}"
 
 
 @runtime_checkable
@@ -113,6 +115,25 @@ def measure_latency(
             num_queries=len(seconds),
         )
     return {size: found[size] for size in sizes}
+
+
+def measure_pair_latency(
+    model: Any, pairs: Sequence[LabelledPair], *, num_rounds: int = 10, time_limit: float = 20.0
+) -> Latency:
+    """The time of one pair: that of scoring or classifying the first 256 at once, divided by them.
+
+    The median over `num_rounds`, of which at least one is timed and no more than fit into about
+    `time_limit` seconds; warm-up excluded. Raises as `measure_pairs`.
+    """
+    timed = pairs[:ENCODED_TEXTS]
+    seconds = time_queries(
+        lambda _: measure_pairs(model, timed), [""] * num_rounds, time_limit, warm_up=True
+    )
+    return Latency(
+        num_candidates=1,
+        milliseconds=1000 * statistics.median(seconds) / len(timed),
+        num_queries=len(seconds) * len(timed),
+    )
 
 
 def asker(model: Ranker, candidate_texts: Sequence[str], size: int) -> Callable[[Context], object]:

@@ -13,6 +13,13 @@ from polyrank.errors import UsageError
 
 NAME = re.compile(r"(recall|ndcg|mrr)@([1-9]\d*)|mrr|map")
 NAMES = "recall@K, ndcg@K, mrr@K, mrr or map"
+PAIR_LABELS = {
+    "spearman": "Spearman",
+    "pearson": "Pearson",
+    "accuracy": "accuracy",
+    "macro_f1": "macro F1",
+}
+"""The figures of labelled pairs, and what people call them."""
 LABELS = {"recall": "R", "ndcg": "nDCG", "mrr": "MRR", "map": "MAP"}
 """The kinds of metrics, and what people call them."""
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -24,12 +24,18 @@ from polyrank.evaluation.metric_names import label_of, parse_metric
 class QueryMetrics:
     """The values (n,) of n queries for each metric; the first metric is the one to compare by."""
 
+    unit: ClassVar[str] = "query"
     ids: tuple[str, ...]
     values: dict[str, NDArray[np.float64]]
     num_candidates: tuple[int, int]
     """The fewest and the most candidates that a query ranks."""
     searched: bool = False
     """Whether the candidates are a corpus, whose size is not part of the metrics' labels."""
+
+    @property
+    def subject(self) -> Any:
+        """What was measured, whichever the model: the queries and how many candidates they have."""
+        return self.ids, self.num_candidates
 
     @property
     def candidates_text(self) -> str:

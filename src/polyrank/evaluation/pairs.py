@@ -11,13 +11,14 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
 
 from polyrank.errors import DataError, ModelError, UsageError
+from polyrank.evaluation.metric_names import PAIR_LABELS
 from polyrank.evaluation.ranking import Ranker, TwoTowerRanker
 from polyrank.records import Context, LabelledPair
 
@@ -47,19 +48,35 @@ class PairResults:
     `classes` are the model's, by their numbers; None for scores.
     """
 
-    labels: NDArray[np.float64]
+    unit: ClassVar[str] = "pair"
+    ids: tuple[str, ...]
+    gold: NDArray[np.float64]
     predicted: NDArray[np.float64]
     classes: tuple[str, ...] | None = None
+
+    def labels(self) -> dict[str, str]:
+        """The figures, the first to compare by, as people write them."""
+        names = SCORE_FIGURES if self.classes is None else CLASS_FIGURES
+        return {name: PAIR_LABELS[name] for name in names}
+
+    @property
+    def subject(self) -> Any:
+        """What was measured, whichever the model: the pairs and their labels."""
+        return self.ids, self.named(self.gold).tolist()
+
+    def named(self, numbers: NDArray[np.float64]) -> NDArray[Any]:
+        """The names of some classes by their numbers (n,); scores as they are."""
+        return numbers if self.classes is None else np.array(self.classes)[numbers.astype(int)]
 
     def figures(self) -> dict[str, float]:
         """`accuracy` and `macro_f1` of classes, `spearman` and `pearson` of scores."""
         if self.classes is None:
             return {
-                "spearman": spearman(self.predicted, self.labels),
-                "pearson": pearson(self.predicted, self.labels),
+                "spearman": spearman(self.predicted, self.gold),
+                "pearson": pearson(self.predicted, self.gold),
             }
         return {
-            "accuracy": float((self.predicted == self.labels).mean()),
+            "accuracy": float((self.predicted == self.gold).mean()),
             "macro_f1": macro_f1(self.by_class().values()),
         }
 
@@ -67,7 +84,7 @@ class PairResults:
         """The figures of every class that some pair has or was given, by its name."""
         found = {}
         for number, name in enumerate(self.classes or ()):
-            has, given = self.labels == number, self.predicted == number
+            has, given = self.gold == number, self.predicted == number
             right = int((has & given).sum())
             if has.any() or given.any():
                 found[name] = ClassFigures(
@@ -77,6 +94,29 @@ class PairResults:
                     count=int(has.sum()),
                 )
         return found
+
+    def to_json(self) -> dict[str, Any]:
+        """JSON-ready, with every pair."""
+        return {
+            "ids": list(self.ids),
+            "gold": self.gold.tolist(),
+            "predicted": self.predicted.tolist(),
+            "classes": None if self.classes is None else list(self.classes),
+        }
+
+    @classmethod
+    def from_json(cls, record: dict[str, Any]) -> PairResults:
+        """What `to_json` gave; raises KeyError, TypeError or ValueError for anything else."""
+        classes = record["classes"]
+        results = cls(
+            ids=tuple(record["ids"]),
+            gold=np.array(record["gold"], dtype=np.float64),
+            predicted=np.array(record["predicted"], dtype=np.float64),
+            classes=None if classes is None else tuple(classes),
+        )
+        if not results.gold.shape == results.predicted.shape == (len(results.ids),):
+            raise ValueError("every pair needs a label and what the model says")
+        return results
 
 
 def macro_f1(found: Any) -> float:
@@ -202,14 +242,15 @@ def measure_pairs(model: Any, pairs: Sequence[LabelledPair]) -> PairResults:
     score, the reverse, or other classes than the model's, ModelError for a score that is NaN.
     """
     classes = classes_of(model, pairs)
+    ids = tuple(f"pair {row}" if pair.id is None else pair.id for row, pair in enumerate(pairs, 1))
     if classes is None:
         scores = finite(score_pairs(model, pairs)).double().numpy()
         labels = np.array([pair.label for pair in pairs], dtype=np.float64)
-        return PairResults(labels=labels, predicted=scores)
+        return PairResults(ids=ids, gold=labels, predicted=scores)
     labels = class_numbers(pairs, classes)
     logits = finite(model.class_logits([(pair.first, pair.second) for pair in pairs]))
     predicted = logits.argmax(dim=1).double().numpy()
-    return PairResults(labels=labels, predicted=predicted, classes=classes)
+    return PairResults(ids=ids, gold=labels, predicted=predicted, classes=classes)
 
 
 def evaluate_pairs(model: Any, pairs: Sequence[LabelledPair]) -> dict[str, float]:

@@ -37,7 +37,8 @@ LABEL_HEIGHT = 13
 
 
 def draw(comparison: Comparison, path: Path, *, size: int) -> list[Path]:
-    """Write `path` as .png and .svg, with the time of a query against `size` candidates.
+    """Write `path` as .png and .svg, with the time of a query against `size` candidates; of
+    labelled pairs with that of one pair, for which `size` is 1.
 
     Models without that time are left out. Raises MissingExtraError without matplotlib, UsageError
     where no model has it.
@@ -114,7 +115,8 @@ def set_axes(axes: Any, comparison: Comparison, shown: list[Contender], size: in
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: milliseconds(value)))
     axes.xaxis.set_minor_formatter(NullFormatter())
     axes.margins(y=0.12)
-    axes.set_xlabel(f"time of one query against {size:,} candidates (log scale)")
+    timed = f"query against {size:,} candidates" if comparison.unit == "query" else "pair"
+    axes.set_xlabel(f"time of one {timed} (log scale)")
     axes.set_ylabel(f"{comparison.labels[comparison.metric]} (95% interval)")
     axes.grid(True, which="major", color="#E6E6E6", linewidth=0.8)
     axes.set_axisbelow(True)

@@ -2,7 +2,7 @@
 
     comparison.md       the tables, and the plot if there is one
     comparison.json     everything but single queries
-    per-query.jsonl     the values of each query by each model
+    per-query.jsonl     the values of each query by each model, or what it says of each pair
     comparison.png, .svg    quality against latency, if asked for
 
 Knows what a comparison holds; measures nothing.
@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import json
 import platform
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,6 +21,7 @@ import torch
 
 from polyrank._version import __version__
 from polyrank.evaluation.comparison import CONFIDENCE, Comparison, Contender
+from polyrank.evaluation.pairs import PairResults
 from polyrank.evaluation.plot import draw
 from polyrank.runtime import resolve_device
 from polyrank.storage import write_text
@@ -31,6 +32,16 @@ if TYPE_CHECKING:
 RESULT, PAGE, PER_QUERY, PLOT = "comparison.json", "comparison.md", "per-query.jsonl", "comparison"
 FOOTNOTE = "~ extrapolated linearly from the largest size that was measured"
 LEVEL = 1 - CONFIDENCE
+HOW = {
+    "query": "Intervals: 95%, BCa bootstrap over the queries. p: two-sided paired randomisation "
+    "test; Holm's correction is over all pairs. Several runs of a model are averaged query by "
+    "query first. cache: the vectors of the candidates in float32.",
+    "pair": "Intervals: 95%, BCa bootstrap over the pairs of texts. p: two-sided paired "
+    "randomisation test; Holm's correction is over all pairs of models. Of several runs of a "
+    "model, correlations and accuracy are averaged, and macro F1 is that of their counts together. "
+    "ms a pair: many pairs are scored at once.",
+}
+"""How the figures were made, by the unit of the comparison."""
 Cells = list[list[str]]
 
 
@@ -91,8 +102,10 @@ def cost_cells(comparison: Comparison) -> Cells:
     """A header, then a row a model: parameters, training, cache and the time of a query."""
     sizes = comparison.sizes
     largest = cache_size(comparison)
-    header = ["model", "parameters", "training s", f"cache at {largest:,}"]
-    rows = [[*header, *(f"ms at {size:,}" for size in sizes)]]
+    of_pairs = comparison.unit == "pair"
+    cache = [] if of_pairs else [f"cache at {largest:,}"]
+    times = ["ms a pair" if of_pairs else f"ms at {size:,}" for size in sizes]
+    rows = [["model", "parameters", "training s", *cache, *times]]
     for each in comparison.contenders:
         costs = each.costs
         bytes_kept = None if costs.vector_bytes is None else costs.vector_bytes * largest
@@ -101,7 +114,7 @@ def cost_cells(comparison: Comparison) -> Cells:
                 each.name,
                 shown_count(costs.parameters),
                 "–" if costs.training_seconds is None else f"{costs.training_seconds:,.0f}",
-                "–" if bytes_kept is None else f"{bytes_kept / 1e6:,.1f} MB",
+                *(["–" if bytes_kept is None else f"{bytes_kept / 1e6:,.1f} MB"] if cache else []),
                 *(str(costs.latency.get(size, "–")) for size in sizes),
             ]
         )
@@ -148,8 +161,9 @@ def cache_size(comparison: Comparison) -> int:
 def sections(comparison: Comparison) -> list[tuple[str, Cells, str]]:
     """Title, cells and footnote of each table."""
     label = comparison.labels[comparison.metric]
+    what = "pairs" if comparison.unit == "pair" else "queries"
     found = [
-        (f"Quality, {comparison.num_queries:,} queries", quality_cells(comparison), ""),
+        (f"Quality, {comparison.num_queries:,} {what}", quality_cells(comparison), ""),
         ("Costs", cost_cells(comparison), FOOTNOTE if has_extrapolated(comparison) else ""),
     ]
     if comparison.differences:
@@ -194,12 +208,7 @@ def markdown(comparison: Comparison, about: Mapping[str, Any], *, plot: str | No
     for title, cells, note in sections(comparison):
         lines += [f"## {title}", "", *markdown_rows(cells), ""]
         lines += [note.replace("* ", "\\* ", 1), ""] if note else []
-    lines += [
-        "Intervals: 95%, BCa bootstrap over the queries. p: two-sided paired randomisation test; "
-        "Holm's correction is over all pairs. Several runs of a model are averaged query by query "
-        "first. cache: the vectors of the candidates in float32.",
-        "",
-    ]
+    lines += [HOW[comparison.unit], ""]
     return "\n".join(lines)
 
 
@@ -215,7 +224,7 @@ def to_json(comparison: Comparison, about: Mapping[str, Any]) -> dict[str, Any]:
     return {
         **about,
         "metric": comparison.metric,
-        "num_queries": comparison.num_queries,
+        f"num_{'pairs' if comparison.unit == 'pair' else 'queries'}": comparison.num_queries,
         "confidence": CONFIDENCE,
         "models": [contender_json(comparison, each) for each in comparison.contenders],
         "differences": [each.to_json() for each in comparison.differences],
@@ -239,7 +248,12 @@ def contender_json(comparison: Comparison, contender: Contender) -> dict[str, An
 
 
 def per_query_lines(comparison: Comparison) -> str:
-    """JSONL: the values of each query by model and metric, averaged over a model's runs."""
+    """JSONL: the values of each query by model and metric, averaged over a model's runs.
+
+    Of a pair, its label and what each run of each model says of it.
+    """
+    if comparison.unit == "pair":
+        return "".join(f"{json.dumps(row, ensure_ascii=False)}\n" for row in pair_rows(comparison))
     metrics = list(comparison.labels)
     values = {
         each.name: {name: each.averaged(name) for name in metrics} for each in comparison.contenders
@@ -253,3 +267,20 @@ def per_query_lines(comparison: Comparison) -> str:
         }
         lines.append(json.dumps({"query": identifier, "models": record}, ensure_ascii=False))
     return "\n".join(lines) + "\n"
+
+
+def pair_rows(comparison: Comparison) -> Iterator[dict[str, Any]]:
+    """Yield the label of each pair and the scores or classes of all runs, by the model."""
+    said = {
+        each.name: [
+            run.named(run.predicted).tolist() for run in each.runs if isinstance(run, PairResults)
+        ]
+        for each in comparison.contenders
+    }
+    first = comparison.contenders[0].runs[0]
+    assert isinstance(first, PairResults)
+    for row, (identifier, label) in enumerate(
+        zip(first.ids, first.named(first.gold).tolist(), strict=True)
+    ):
+        models = {name: [run[row] for run in runs] for name, runs in said.items()}
+        yield {"pair": identifier, "label": label, "models": models}

@@ -1,7 +1,9 @@
-"""How sure a mean over queries is, and whether two models differ. Arrays only: knows no models.
+"""How sure a figure of a sample is, and whether two models differ. Arrays only: knows no models.
 
     bootstrap_intervals    BCa bootstrap intervals of means (Efron, 1987)
+    sample_intervals       the same of any figures of a sample
     randomisation_tests    paired randomisation tests: signs of differences, flipped at random
+    exchange_tests         the same of any figures: predictions, exchanged at random
     holm                   p-values, corrected for how many there are (Holm, 1979)
 
 Letters: n queries, R rows of values, P pairs of models, S samples drawn.
@@ -9,7 +11,7 @@ Letters: n queries, R rows of values, P pairs of models, S samples drawn.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from statistics import NormalDist
 from typing import NamedTuple
 
@@ -48,41 +50,83 @@ def bootstrap_intervals(
     require(num_resamples >= 1, "num_resamples", "at least 1", num_resamples)
     rows = as_rows(values)  # (R, n)
     count = rows.shape[1]
-    generator = np.random.default_rng(seed)
     means = np.concatenate(
-        [
-            resampled_means(rows, generator.integers(count, size=(size, count)))
-            for size in blocks(num_resamples, count)
-        ],
-        axis=1,
+        [rows @ times.T / count for times in resamples(count, num_resamples, seed)], axis=1
     )  # (R, S)
-    return [corrected(row, drawn, confidence) for row, drawn in zip(rows, means, strict=True)]
+    return [
+        corrected(float(row.mean()), row - row.mean(), float(np.abs(row).max()), drawn, confidence)
+        for row, drawn in zip(rows, means, strict=True)
+    ]
 
 
-def resampled_means(rows: Array, drawn: NDArray[np.int64]) -> Array:
-    """The means of rows (R, n) over the drawn queries (S, n): (R, S)."""
-    samples, count = drawn.shape
-    places = drawn + count * np.arange(samples)[:, None]
-    times = np.bincount(places.ravel(), minlength=samples * count).reshape(samples, count)
-    means: Array = rows @ times.T.astype(np.float64) / count
-    return means
+def sample_intervals(
+    figures: Callable[[Array], Array],
+    count: int,
+    *,
+    confidence: float = 0.95,
+    num_resamples: int = 10_000,
+    seed: int = 0,
+) -> list[Interval]:
+    """The interval of each figure of a sample of `count` queries, over queries drawn anew.
 
-
-def corrected(values: Array, means: Array, confidence: float) -> Interval:
-    """The BCa interval of the mean of values (n,), from means of resamples (S,).
-
-    With z₀ the normal quantile of the share of resamples below the mean and a the skewness of the
-    values over 6 √n, the ends are the quantiles Φ(z₀ + (z₀ + z) / (1 − a (z₀ + z))) for the
-    quantiles z of the confidence.
+    `figures` says what they are where each query counts as often as (S, n) says: (R, S). The draws
+    are those of `bootstrap_intervals`; the acceleration is that of the jackknife, in which one
+    query after the other is left out.
     """
-    mean = float(values.mean())
-    spread = values - mean
+    require(0 < confidence < 1, "confidence", "between 0 and 1", confidence)
+    require(num_resamples >= 1, "num_resamples", "at least 1", num_resamples)
+    observed = figures(np.ones((1, count)))[:, 0]  # (R,)
+    drawn = np.concatenate(
+        [figures(times) for times in resamples(count, num_resamples, seed)], axis=1
+    )  # (R, S)
+    spread = np.zeros((len(observed), count))  # (R, n)
+    if count > 1:
+        without = np.concatenate([figures(times) for times in left_out(count)], axis=1)  # (R, n)
+        spread = (count - 1) * (without.mean(axis=1, keepdims=True) - without)
+    return [
+        corrected(
+            float(one), row, max(abs(float(one)), float(np.abs(draws).max())), draws, confidence
+        )
+        for one, row, draws in zip(observed, spread, drawn, strict=True)
+    ]
+
+
+def resamples(count: int, num_resamples: int, seed: int) -> Iterator[Array]:
+    """Yield how often each query was drawn in each sample, in blocks: (S, n)."""
+    generator = np.random.default_rng(seed)
+    for size in blocks(num_resamples, count):
+        drawn = generator.integers(count, size=(size, count))
+        places = drawn + count * np.arange(size)[:, None]
+        times = np.bincount(places.ravel(), minlength=size * count).reshape(size, count)
+        yield times.astype(np.float64)
+
+
+def left_out(count: int) -> Iterator[Array]:
+    """Yield the samples without one query each, in blocks: (S, n)."""
+    start = 0
+    for size in blocks(count, count):
+        times = np.ones((size, count))
+        times[np.arange(size), start + np.arange(size)] = 0
+        start += size
+        yield times
+
+
+def corrected(
+    mean: float, spread: Array, scale: float, means: Array, confidence: float
+) -> Interval:
+    """The BCa interval of a figure, from its values in resamples (S,).
+
+    `mean` is its value, `scale` the size of what it is made of, and `spread` (n,) what each query
+    does to it: for a mean, the values less the mean. With z₀ the normal quantile of the share of
+    resamples below the mean and a the skewness of the spread over 6 √n, the ends are the quantiles
+    Φ(z₀ + (z₀ + z) / (1 − a (z₀ + z))) for the quantiles z of the confidence.
+    """
     squares = float((spread**2).sum())
-    tolerance = ROUNDING * max(float(np.abs(values).max()), 1e-300)
+    tolerance = ROUNDING * max(scale, 1e-300)
     below = float((means < mean - tolerance).mean())
     equal = float((np.abs(means - mean) <= tolerance).mean())
     share = below + equal / 2
-    if squares <= len(values) * tolerance**2 or not 0 < share < 1:
+    if squares <= len(spread) * tolerance**2 or not 0 < share < 1:
         return Interval(min(mean, float(means.min())), max(mean, float(means.max())))
     normal = NormalDist()
     bias = normal.inv_cdf(share)
@@ -106,19 +150,43 @@ def randomisation_tests(
     too: (1 + hits) / (1 + S), never below 1 / (1 + S). All rows share the signs. Raises UsageError
     for differences without queries or that are not finite.
     """
-    require(num_permutations >= 1, "num_permutations", "at least 1", num_permutations)
     rows = as_rows(differences)
     rows = rows[:, (rows != 0).any(axis=0)]  # a difference of zero has no sign
     sums = rows.sum(axis=1)
-    reached = np.abs(sums) - ROUNDING * np.abs(rows).sum(axis=1)
+    return exchange_tests(
+        lambda signs: 2 * (rows @ signs.T) - sums[:, None],
+        rows.shape[1],
+        reached=np.abs(sums) - ROUNDING * np.abs(rows).sum(axis=1),
+        num_permutations=num_permutations,
+        seed=seed,
+    )
+
+
+def exchange_tests(
+    differences: Callable[[Array], Array],
+    count: int,
+    *,
+    reached: Array | None = None,
+    num_permutations: int = 100_000,
+    seed: int = 0,
+) -> Array:
+    """Two-sided p-values (P,) that two models do not differ in a figure, for P pairs of models.
+
+    `differences` says what the differences are where both models keep their predictions for the
+    queries with 1 in (S, n), of `count` queries, and exchange those for the queries with 0: (P, S).
+    The p-value is the share of random exchanges whose difference is at least as far from zero as
+    the one that was seen, that one counted too, as for `randomisation_tests`. `reached` (P,) is
+    that distance, by default what `differences` says without an exchange.
+    """
+    require(num_permutations >= 1, "num_permutations", "at least 1", num_permutations)
+    if reached is None:
+        reached = np.abs(differences(np.ones((1, count)))[:, 0]) - ROUNDING
     generator = np.random.default_rng(seed)
-    hits = np.zeros(len(rows), dtype=np.int64)
-    count = rows.shape[1]
+    hits = np.zeros(len(reached), dtype=np.int64)
     for size in blocks(num_permutations, count):
         bits = np.frombuffer(generator.bytes(-(-size * count // 8)), np.uint8)
-        signs = np.unpackbits(bits, count=size * count).reshape(size, count)
-        flipped = 2 * (rows @ signs.T.astype(np.float64)) - sums[:, None]  # (P, size)
-        hits += (np.abs(flipped) >= reached[:, None]).sum(axis=1)
+        kept = np.unpackbits(bits, count=size * count).reshape(size, count).astype(np.float64)
+        hits += (np.abs(differences(kept)) >= reached[:, None]).sum(axis=1)
     return (1 + hits) / (1 + num_permutations)
 
 

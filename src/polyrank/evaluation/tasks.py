@@ -1,4 +1,4 @@
-"""What models are compared on: examples with candidates, or a retrieval set.
+"""What models are compared on: examples with candidates, a retrieval set, or labelled pairs.
 
 A task knows its texts, its identity and how a model is evaluated on it. It loads no model and
 keeps no result.
@@ -17,11 +17,12 @@ from polyrank.data.answers import KnownAnswers, text_identity
 from polyrank.errors import DataError, UsageError
 from polyrank.evaluation.metric_names import CORPUS_KS, KS, corpus_metrics
 from polyrank.evaluation.metrics import QueryMetrics
+from polyrank.evaluation.pairs import PairResults, class_numbers, classes_of, measure_pairs
 from polyrank.evaluation.ranking import evaluate, metrics_of
 from polyrank.evaluation.retrieval import judged
 from polyrank.jobs import digest_of
 from polyrank.models.cross_encoder import CrossEncoder
-from polyrank.records import Candidate, Context, Example, RetrievalSet
+from polyrank.records import Candidate, Context, Example, LabelledPair, RetrievalSet
 
 if TYPE_CHECKING:
     from polyrank.retrieval.bm25.index import BM25Index
@@ -127,7 +128,39 @@ class RetrievalTask:
         return BM25Index.build(self.data.corpus)
 
 
-Task = RankingTask | RetrievalTask
+@dataclass(frozen=True, kw_only=True)
+class PairTask:
+    """Labelled pairs of texts."""
+
+    pairs: Sequence[LabelledPair]
+
+    @cached_property
+    def digest(self) -> str:
+        """The SHA-256 of the data."""
+        return digest_of(("pairs", *self.pairs))
+
+    def lexical(self) -> BM25Index:
+        """BM25 whose frequencies of words are those of all different second texts."""
+        from polyrank.retrieval.bm25.index import BM25Index
+
+        texts = dict.fromkeys(pair.second for pair in self.pairs)
+        return BM25Index.build([Candidate(str(row), text) for row, text in enumerate(texts)])
+
+    def check(self, model: Any, name: str) -> None:
+        """Raise UsageError for a model that cannot give what the labels are."""
+        try:
+            classes = classes_of(model, self.pairs)
+            if classes is not None:
+                class_numbers(self.pairs, classes)
+        except UsageError as error:
+            raise UsageError(f"{name}: {error.problem}", error.remedy) from error
+
+    def evaluate(self, model: Any) -> PairResults:
+        """Score or classify every pair."""
+        return measure_pairs(model, self.pairs)
+
+
+Task = RankingTask | RetrievalTask | PairTask
 
 
 def require_ranking(model: Any, name: str) -> None:

@@ -280,6 +280,7 @@ class Runner:
             return Outcome(figures=figures, latency=tuple(times.values()), about=about)
         [contender] = evaluator.evaluate([entry])
         [queries] = contender.runs
+        assert isinstance(queries, QueryMetrics)  # its tables of pairs are measured above
         about["parameters"] = contender.costs.parameters
         return Outcome(figures=queries.means(), queries=queries, about=about)
 
