@@ -106,6 +106,22 @@ def test_an_option_without_effect_warns(bert, data, tmp_path, capsys):
     assert "--num-codes has no effect on a bi-encoder" in err
 
 
+def test_only_what_was_given_is_said_to_have_no_effect(bert, data, tmp_path, capsys):
+    arguments = ["train", "--recipe", "poly-encoder-bert", "--schedule", "linear"]
+    arguments += ["--max-context-length", "32", "--max-candidate-length", "32", "--base", bert]
+    arguments += ["--num-codes", "2", "--train", data, "--output", tmp_path / "model", *TINY]
+    code, _, err = polyrank(capsys, *arguments)
+    assert (code, err) == (0, "")
+    given = ["--epochs", "5", "--plateau-factor", "0.3", "--restart"]
+    code, _, err = polyrank(capsys, *arguments, *given)
+    assert code == 0
+    assert "Warning: --epochs has no effect with --max-steps 2." in err
+    assert "Warning: --plateau-factor has no effect with --schedule linear." in err
+    arguments = ["train", "--arch", "bi", "--base", bert, "--train", data, *TINY, "--epochs", "7"]
+    _, _, err = polyrank(capsys, *arguments, "--output", tmp_path / "other")
+    assert "--epochs has no effect with --max-steps 2." in err
+
+
 def test_search_gives_ten_or_all(trained, tmp_path, capsys):
     code, out, _ = polyrank(capsys, "search", trained[1], "what is wifi", "--json")
     assert code == 0

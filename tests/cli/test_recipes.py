@@ -37,7 +37,7 @@ def test_every_setting_exists_suits_the_architecture_and_has_an_effect(name, arc
     assert arch in objective.architectures
     if arch == "cross":
         assert made.model["task"] == objective.task
-    assert without_effect(made.training) == []
+    assert without_effect(made.training) == {}
 
 
 @pytest.mark.parametrize(

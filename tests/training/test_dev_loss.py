@@ -54,12 +54,14 @@ def test_every_objective_has_a_dev_loss_which_is_its_own(variant, case, bert):
     set_dropout(module, 0.0)
     records = CASES[case][1]
     dev = RANKED if isinstance(records[0], Example) else records
-    dev = setup.objective.dev_records(setup.given, dev)
-    total = 0.0
-    for places in in_steps(range(len(dev)), 4):
-        items = [setup.dataset[place]._replace(example=dev[place]) for place in places]
+    steps = setup.objective.dev_steps(setup.given, dev)
+    assert sorted(map(str, dev)) == sorted(str(one) for step in steps for one in step)
+    assert [one for step in steps for one in step] != list(dev), "they are shuffled"
+    total, items = 0.0, [setup.dataset[place] for place in range(len(dev))]
+    for step in steps:
+        numbered = [items.pop(0)._replace(example=record) for record in step]
         with torch.no_grad():
-            total += float(module(**setup.collator(items))) * len(items)
+            total += float(module(**setup.collator(numbered))) * len(step)
     assert found[0] == pytest.approx(total / len(dev), rel=1e-5)
     assert found[0] > 0
 

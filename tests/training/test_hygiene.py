@@ -6,10 +6,11 @@ import math
 import pytest
 import torch
 import yaml
+from corpus_cases import records_of
 from huggingface_hub import ModelCard
 from safetensors.torch import load_file
 
-from polyrank import BiEncoder, CrossEncoder, load_model
+from polyrank import BiEncoder, CrossEncoder, PolyEncoder, load_model
 from polyrank._version import __version__
 from polyrank.errors import DataError, MissingExtraError, ModelError, TrainingError, UsageError
 from polyrank.evaluation.tasks import with_sampled_candidates
@@ -23,6 +24,7 @@ from polyrank.training.model_card import Provenance
 from polyrank.training.objectives.registry import ObjectiveConfig
 from polyrank.training.run import train
 from polyrank.training.trainer import RankingTrainer
+from tiny_encoders import load_variant
 
 WORDS = ["file", "disk", "kernel", "driver", "wifi", "sound", "screen", "index", "list", "sort"]
 
@@ -204,6 +206,54 @@ def test_the_card_the_log_and_the_record(bert, tmp_path):
     assert all({"step", "seconds"} < set(line) for line in lines)
     assert any("learning_rate" in line and "loss" in line for line in lines)
     assert lines[-1]["dev_spearman"] == result.history[-2]["eval_spearman"]
+
+
+@pytest.mark.parametrize(("model_class", "has_new"), [(PolyEncoder, True), (BiEncoder, False)])
+def test_each_group_logs_its_learning_rate_by_its_own_name(model_class, has_new, bert, tmp_path):
+    given = config(learning_rate=2e-5, new_learning_rate=3e-4, warmup=1.0, max_steps=5)
+    train(fresh(bert, model_class), examples(), tmp_path / "out", given)
+    lines = (tmp_path / "out" / "log.jsonl").read_text(encoding="utf-8").splitlines()
+    entries = [entry for entry in map(json.loads, lines) if "learning_rate" in entry]
+    rates = [entry["learning_rate"] for entry in entries]
+    assert rates == pytest.approx([0.0, 2e-5, 1.5e-5, 1e-5, 0.5e-5])
+    if has_new:
+        assert [one["new_learning_rate"] for one in entries] == pytest.approx(
+            [rate * 15 for rate in rates]
+        )
+    assert has_new == any("new_learning_rate" in entry for entry in entries)
+
+
+@pytest.mark.parametrize(
+    ("model_class", "settings"),
+    [(BiEncoder, {}), (BiEncoder, {"shared_towers": True, "projection": 8}), (CrossEncoder, {})],
+)
+def test_the_counts_of_parameters_agree(model_class, settings, bert, tmp_path):
+    model = fresh(bert, model_class, **settings)
+    train(model, examples(), tmp_path / "out", config(trainable="top", num_negatives=2))
+    record = json.loads((tmp_path / "out" / "training.json").read_text(encoding="utf-8"))
+    counts = record["parameters"]
+    loaded = load_model(tmp_path / "out", device="cpu")
+    found = sum(one.numel() for one in loaded.parameters())  # as polyrank compare counts
+    assert counts["total"] == found
+    assert counts["trained"] + counts["frozen"] == found
+    tower = loaded.towers[0].encoder
+    top = sum(one.numel() for one in tower.encoder.layer[-1].parameters())
+    outside = found - sum(one.numel() for each in loaded.towers for one in each.parameters())
+    assert counts["trained"] == top * len(loaded.towers) + outside
+    card = (tmp_path / "out" / "README.md").read_text(encoding="utf-8")
+    assert (
+        f"{found:,} parameters, of which {counts['trained']:,} were trained and "
+        f"{counts['frozen']:,} were frozen." in card
+    )
+    assert "Beside them" not in card
+
+
+def test_heads_that_are_not_kept_are_counted_apart(bert, tmp_path):
+    model = load_variant("bi", bert, shared_towers=True, projection=8)
+    train(model, records_of(24), tmp_path / "out", config(batch_size=12, max_steps=2))
+    counts = json.loads((tmp_path / "out" / "training.json").read_text())["parameters"]
+    assert counts["total"] == counts["trained"] == sum(one.numel() for one in model.parameters())
+    assert f"Beside them, {counts['beside']:,} of heads" in (tmp_path / "out/README.md").read_text()
 
 
 def test_the_card_of_a_run_without_dev_data_from_a_folder(bert, tmp_path):

@@ -1,4 +1,5 @@
 import random
+from dataclasses import replace
 from typing import get_args
 
 import pytest
@@ -96,5 +97,10 @@ def test_settings_without_effect_are_named():
     idle = TrainingConfig(
         optimiser="adamax", weight_decay=0.1, plateau_factor=0.5, epochs=9.0, max_steps=3
     )
-    assert without_effect(idle) == ["weight_decay", "plateau_factor", "epochs"]
-    assert without_effect(TrainingConfig()) == []
+    assert without_effect(idle) == {
+        "weight_decay": "optimiser",
+        "plateau_factor": "schedule",
+        "epochs": "max_steps",
+    }
+    assert without_effect(idle, replace(idle, max_steps=None)) == {}
+    assert without_effect(TrainingConfig()) == {}

@@ -295,7 +295,8 @@ def run(options: PretrainOptions, corpora: Corpora, model: Any, output: Output) 
 
     one_pass = len(corpora.mixture)
     steps = options.training.num_steps(one_pass)
-    warn_of_idle_training(options.training, output, TRAINING)
+    papers = {} if options.recipe is None else find(options.recipe, PRETRAINING).settings("bi")
+    warn_of_idle_training(options.training, output, TRAINING, papers)
     examples = corpora.pairs(steps * options.training.batch_size, options.masking)
     say_of_towers(options, corpora, model, examples, output)
     parameters = sum(one.numel() for one in model.parameters()) / 1e6

@@ -461,10 +461,11 @@ def warn_of_idle(options: TrainOptions, examples: Records, model: Any, output: O
     """
     warn_of_idle_seed(options.sample, options.share_seed, "--share", output)
     chosen = objective_for(model, examples, options.objective)
-    for setting in without_effect(options.objective, chosen, options.arch):
+    presets = options.presets({"recipe": options.recipe, "arch": options.arch})
+    for setting in without_effect(options.objective, chosen, options.arch, presets):
         output.warn(f"{flag_of(setting)} has no effect on the objective {chosen.name}.")
-    if options.dev is None and options.training.metric is not None:
+    if options.dev is None and options.training.metric != presets.get("metric"):
         output.warn("--metric has no effect without --dev.")
     if options.dev is None and options.dev_candidates is not None:
         output.warn("--dev-candidates has no effect without --dev.")
-    warn_of_idle_training(options.training, output)
+    warn_of_idle_training(options.training, output, presets=presets)

@@ -79,11 +79,20 @@ def checkpoint_kept(output: Path, kept: str = ", and the last checkpoint is kept
 
 
 def warn_of_idle_training(
-    config: TrainingConfig, output: Output, default: TrainingConfig = STANDARD
+    config: TrainingConfig,
+    output: Output,
+    default: TrainingConfig = STANDARD,
+    presets: Mapping[str, Any] = NO_DEFAULTS,
 ) -> None:
-    """Warn of training settings that have no effect beside the others."""
-    for setting in without_effect(config, default):
-        output.warn(f"{flag_of(setting)} has no effect beside the other settings.")
+    """Warn of training settings that were given and have no effect beside the others.
+
+    `presets` are the settings of a recipe, which nobody gave.
+    """
+    known = field_types(TrainingConfig)
+    papers = {name: value for name, value in presets.items() if name in known}
+    for setting, cause in without_effect(config, replace(default, **papers)).items():
+        other = f"{flag_of(cause)} {getattr(config, cause)}"
+        output.warn(f"{flag_of(setting)} has no effect with {other}.")
 
 
 def run_training(

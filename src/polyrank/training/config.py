@@ -115,16 +115,18 @@ class TrainingConfig:
 STANDARD = TrainingConfig()
 
 
-def without_effect(config: TrainingConfig, default: TrainingConfig = STANDARD) -> list[str]:
-    """The names of settings that differ from the default and that others take the effect from."""
-    idle = {
-        "weight_decay": config.optimiser != "adamw",
-        "plateau_factor": config.schedule != "plateau",
-        "evaluations": config.evaluations_per_epoch is not None,
-        "epochs": config.max_steps is not None,
+def without_effect(config: TrainingConfig, default: TrainingConfig = STANDARD) -> dict[str, str]:
+    """The names of settings that differ from the default and have no effect, each with the name of
+    the setting that takes its effect.
+    """
+    causes = {
+        "weight_decay": ("optimiser", config.optimiser != "adamw"),
+        "plateau_factor": ("schedule", config.schedule != "plateau"),
+        "evaluations": ("evaluations_per_epoch", config.evaluations_per_epoch is not None),
+        "epochs": ("max_steps", config.max_steps is not None),
     }
-    return [
-        name
-        for name, is_idle in idle.items()
+    return {
+        name: cause
+        for name, (cause, is_idle) in causes.items()
         if is_idle and vars(config)[name] != vars(default)[name]
-    ]
+    }

@@ -28,8 +28,11 @@ TEMPLATE = """\
 
 A {{ architecture }}-encoder trained with polyrank {{ version }}
 {%- if source.base is not none %}, from `{{ source.base }}`{% endif -%}
-: {{ "{:,}".format(num_parameters) }} parameters, of which \
-{{ "{:,}".format(num_trained) }} were trained.
+: {{ "{:,}".format(parameters.total) }} parameters, of which \
+{{ "{:,}".format(parameters.trained) }} were trained and {{ "{:,}".format(parameters.frozen) }} \
+were frozen.
+{%- if parameters.beside %} Beside them, {{ "{:,}".format(parameters.beside) }} of heads that are \
+not kept were trained.{% endif %}
 
 ## Use
 
@@ -131,7 +134,7 @@ def model_card(
     result: TrainingResult,
     *,
     data: list[Data],
-    num_trained: int,
+    parameters: Mapping[str, int],
     hardware: Mapping[str, str],
 ) -> str:
     """The page, in Markdown, with the metadata that the Hugging Face hub reads."""
@@ -156,8 +159,7 @@ def model_card(
         source=source,
         class_name=CLASSES[architecture],
         use=usage(model),
-        num_parameters=sum(one.numel() for one in model.parameters()),
-        num_trained=num_trained,
+        parameters=parameters,
         data=data,
         result=result,
         settings=yaml.safe_dump(settings, sort_keys=False).rstrip(),

@@ -36,7 +36,8 @@ def parameter_groups(
 ) -> list[dict[str, Any]]:
     """Parameters by whether they come with the base, and whether they are matrices.
 
-    Weight decay is for the matrices of an encoder alone, and for AdamW alone.
+    Weight decay is for the matrices of an encoder alone, and for AdamW alone. `setting` names the
+    learning rate of a group: that of the encoders, whatever they are, or that of all else.
     """
     towers = tuple(f"model.{name}." for name in model.tower_names)
     is_static = model.towers[0].is_static
@@ -51,6 +52,7 @@ def parameter_groups(
         {
             "params": parameters,
             "lr": config.new_learning_rate if is_new else rate,
+            "setting": "new_learning_rate" if is_new else "learning_rate",
             "weight_decay": decay if is_matrix and not is_new and not is_static else 0.0,
         }
         for (is_new, is_matrix), parameters in groups.items()

@@ -67,9 +67,11 @@ class Run:
         self, result: TrainingResult, module: nn.Module, identity: Mapping[str, Any]
     ) -> dict[str, str]:
         """The texts that are kept beside the model, by file name; `module` is what was trained."""
+        parameters = parameter_counts(self.model, module)
         record = {
             **vars(result),
             "objective": self.objective.objective,
+            "parameters": parameters,
             "num_examples": len(self.examples),
             "num_processes": processes.count(),
             "polyrank_version": __version__,
@@ -80,7 +82,7 @@ class Run:
             self,
             result,
             data=self.data(identity),
-            num_trained=sum(one.numel() for one in module.parameters() if one.requires_grad),
+            parameters=parameters,
             hardware=hardware(self.model),
         )
         return {
@@ -113,6 +115,19 @@ class Run:
 def count_of(records: Records) -> int:
     """How many records there are; of a corpus that is searched, how many queries."""
     return len(records.queries) if isinstance(records, RetrievalSet) else len(records)
+
+
+def parameter_counts(model: nn.Module, module: nn.Module) -> dict[str, int]:
+    """The parameters of a model: all, and those trained and frozen, a shared one once each.
+
+    `beside`: what was trained beside the model in `module` and is not kept.
+    """
+    own = {id(one) for one in model.parameters()}
+    total = sum(one.numel() for one in model.parameters())
+    trained = sum(one.numel() for one in model.parameters() if one.requires_grad)
+    others = [one for one in module.parameters() if id(one) not in own]
+    beside = sum(one.numel() for one in others)
+    return {"total": total, "trained": trained, "frozen": total - trained, "beside": beside}
 
 
 def kind_of(records: Records) -> str:

@@ -117,6 +117,7 @@ class RankingTrainer(Trainer):
         dataset = setup.dataset
         order = Places(len(dataset), config.seed, shuffle=shuffle)
         self.guard = guard = DivergenceGuard()
+        self.rates: dict[str, float] = {}
         super().__init__(
             model=setup.module,
             args=arguments,
@@ -191,6 +192,17 @@ class RankingTrainer(Trainer):
             self.lr_scheduler = build_schedule(own, self.config, num_training_steps)
             self._created_lr_scheduler = True
         return self.lr_scheduler
+
+    def _get_learning_rate(self) -> float:
+        """The learning rate of the encoders; keeps those of all groups for the next entry."""
+        self.rates = {group["setting"]: group["lr"] for group in self.optimizer.param_groups}
+        return self.rates["learning_rate"]
+
+    def log(self, logs: dict[str, float], *arguments: Any, **options: Any) -> None:
+        """Log each group's learning rate by the name of its setting."""
+        if "learning_rate" in logs:
+            logs = {**logs, **self.rates}
+        super().log(logs, *arguments, **options)
 
     def evaluate(self, *arguments: Any, **options: Any) -> Figures:
         """Evaluate the dev data in the first process; the figures are logged as `eval_…`."""

@@ -7,6 +7,7 @@ command line reads the declarations for `--help`, so torch is imported where ten
 from __future__ import annotations
 
 import dataclasses
+import random
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -165,10 +166,17 @@ class Objective(ABC):
     def dev_steps(self, given: Given, dev: Records) -> Sequence[Sequence[Any]]:
         """The dev records in steps, about as large as those of the training; the same each time.
 
+        They are shuffled by the seed: neighbours in a file, such as replies of one dialogue, would
+        be harder negatives than those of the training.
+
         Raises DataError for dev records on which the loss cannot be computed, and returns no steps
         where there are none.
         """
-        return in_steps(self.dev_records(given, dev), given.config.batch_size) if dev else []
+        if not dev:
+            return []
+        records = self.dev_records(given, dev)
+        order = random.Random(given.config.seed).sample(range(len(records)), len(records))
+        return in_steps([records[place] for place in order], given.config.batch_size)
 
     def evaluation(self, given: Given, module: Any, collator: Collator) -> Evaluation | None:
         """How the model is evaluated without dev data; None where it cannot be."""

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from pkgutil import iter_modules
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal
 
 from polyrank.errors import UsageError, nearest
@@ -238,13 +239,21 @@ def names_for(architecture: str, records: RecordKind | None = None) -> list[str]
     ]
 
 
-def without_effect(objective: ObjectiveConfig, chosen: Objective, architecture: str) -> list[str]:
-    """The names of settings that were changed and have no effect on the chosen objective."""
+def without_effect(
+    objective: ObjectiveConfig,
+    chosen: Objective,
+    architecture: str,
+    presets: Mapping[str, Any] = MappingProxyType({}),
+) -> list[str]:
+    """The names of settings that were changed and have no effect on the chosen objective.
+
+    `presets` are those of a recipe, by name.
+    """
     own = {field.name for settings in SETTINGS for field in dataclasses.fields(settings)}
     return [
         field.name
         for field in dataclasses.fields(objective)
         if field.name in own
-        and getattr(objective, field.name) != field.default
+        and getattr(objective, field.name) != presets.get(field.name, field.default)
         and not chosen.uses(field.name, architecture)
     ]
