@@ -181,6 +181,8 @@ def test_every_table_runs(
     header, *shown = cells(result)
     assert header[0] == ""
     assert len(header) == len(shown[0])
+    is_tested = table.task not in ("time", "speed")
+    assert ("95% interval" in header) == bool(plain["differences"]) == is_tested
     for row, line in zip(result.rows, shown, strict=True):
         assert line[0] == row.row.label
         assert markdown_rows([line])[0] in page.read_text(encoding="utf-8")

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from rich.table import Table as RichTable
 
 NOTE = (
-    "Intervals: 95%, BCa bootstrap over the queries. p: two-sided paired randomisation test; "
-    "Holm's correction is over all pairs of rows. The paper's figures are of its own data, "
+    "Intervals: 95%, BCa bootstrap over the queries or pairs. p: two-sided paired randomisation "
+    "test; Holm's correction is over all pairs of rows. The paper's figures are of its own data, "
     "encoders and scale."
 )
 LABELS = {"mrr": "MRR", "spearman": "Spearman", "pearson": "Pearson", "times": "× the first"}
@@ -119,7 +119,8 @@ def sections(result: TableResult) -> list[tuple[str, Cells]]:
     """Title and cells of each table."""
     found = [(f"{result.table.about} ({result.table.source})", cells(result))]
     if result.comparison is not None and result.comparison.differences:
-        title = f"The best row against the others, {result.comparison.num_queries:,} queries"
+        words = "labelled pairs" if result.comparison.unit == "pair" else "queries"
+        title = f"The best row against the others, {result.comparison.num_queries:,} {words}"
         found.append((title, shown_differences(result.comparison)))
     return found
 

@@ -18,14 +18,14 @@ from pathlib import Path
 from typing import Any
 
 from polyrank.errors import UsageError
-from polyrank.evaluation.comparison import Comparison, Contender, compare
+from polyrank.evaluation.comparison import Comparison, Contender, Run, compare
 from polyrank.evaluation.evaluator import Entry, Evaluator, EvaluatorSettings
 from polyrank.evaluation.latency import Latency
 from polyrank.evaluation.metrics import QueryMetrics
-from polyrank.evaluation.pairs import evaluate_pairs
+from polyrank.evaluation.pairs import PairResults
 from polyrank.evaluation.report import environment
-from polyrank.evaluation.tasks import RankingTask, RetrievalTask
-from polyrank.jobs import Job, Results, digest_of, working
+from polyrank.evaluation.tasks import PairTask, RankingTask, RetrievalTask, Task
+from polyrank.jobs import Job, Results, working
 from polyrank.models.checkpoint import load_model
 from polyrank.models.source import HUB_ID
 from polyrank.progress import Say, silent
@@ -57,8 +57,8 @@ class Outcome:
 
     figures: dict[str, float]
     """By metric; means over the queries."""
-    queries: QueryMetrics | None = None
-    """The values of each query, where there are queries."""
+    queries: Run | None = None
+    """The values of each query or labelled pair, where there are any."""
     latency: tuple[Latency, ...] = ()
     about: dict[str, Any] = field(default_factory=dict)
     """Parameters, steps, machine, date."""
@@ -76,9 +76,12 @@ class Outcome:
     def from_json(cls, record: dict[str, Any]) -> Outcome:
         """What `to_json` gave; raises KeyError, TypeError or ValueError for anything else."""
         queries = record["queries"]
+        if queries is not None:
+            kind = PairResults if "gold" in queries else QueryMetrics
+            queries = kind.from_json(queries)
         return cls(
             figures={str(name): float(value) for name, value in record["figures"].items()},
-            queries=None if queries is None else QueryMetrics.from_json(queries),
+            queries=queries,
             latency=tuple(Latency(**each) for each in record["latency"]),
             about=dict(record["about"]),
         )
@@ -107,7 +110,7 @@ class TableResult:
     table: Table
     rows: tuple[RowResult, ...]
     comparison: Comparison | None
-    """Intervals and tests of the rows, where they answer the same queries."""
+    """Intervals and tests of the rows, where they have the same queries or pairs."""
     about: dict[str, Any]
 
 
@@ -241,14 +244,13 @@ class Runner:
     @property
     def tested_digest(self) -> str:
         """Tells apart what models are measured on."""
-        task = self.table.task
-        if task == "sts":
-            return digest_of(self.data.sts.test)
-        return "" if task == "time" else self.task.digest
+        return "" if self.table.task == "time" else self.task.digest
 
     @property
-    def task(self) -> RankingTask | RetrievalTask:
-        """What models rank or search."""
+    def task(self) -> Task:
+        """What models rank, search or score."""
+        if self.table.task == "sts":
+            return PairTask(pairs=self.data.sts.test)
         if self.table.task == "questions":
             return RetrievalTask(data=self.data.questions.test)
         return RankingTask(examples=self.data.dialogues.test)
@@ -263,9 +265,6 @@ class Runner:
         about |= {"trained_on": pairs, "training_seconds": seconds}
         if self.table.task == "time":
             return Outcome(figures={"seconds": 1000 * seconds / pairs}, about=about)
-        if self.table.task == "sts":
-            model: Any = self.load(source)
-            return Outcome(figures=evaluate_pairs(model, self.data.sts.test), about=about)
         sizes = SIZES if self.table.task == "speed" else ()
         evaluator = Evaluator(
             self.task,
@@ -280,9 +279,9 @@ class Runner:
             return Outcome(figures=figures, latency=tuple(times.values()), about=about)
         [contender] = evaluator.evaluate([entry])
         [queries] = contender.runs
-        assert isinstance(queries, QueryMetrics)  # its tables of pairs are measured above
         about["parameters"] = contender.costs.parameters
-        return Outcome(figures=queries.means(), queries=queries, about=about)
+        figures = queries.figures() if isinstance(queries, PairResults) else queries.means()
+        return Outcome(figures=figures, queries=queries, about=about)
 
     def load(self, source: str) -> Any:
         """A model of the table."""
@@ -293,7 +292,7 @@ class Runner:
 
 
 def compared(table: Table, rows: Sequence[RowResult]) -> Comparison | None:
-    """The rows with their intervals and tests, where they have queries."""
+    """The rows with their intervals and tests, where they have queries or pairs."""
     contenders = [
         Contender(
             name=each.row.label,
