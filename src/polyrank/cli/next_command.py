@@ -26,12 +26,11 @@ def next_commands(
 ) -> list[str]:
     """The words and the commands: on the dev data or, without any, on the training data.
 
-    `models` are the trained ones with their folders, `examples` what they were trained on. Several
-    models are compared, but those of labelled pairs are evaluated one by one.
+    `models` are the trained ones with their folders, `examples` what they were trained on.
     """
     kind = kind_of(options)
     data = data_flags(options, kind, examples)
-    if len(models) > 1 and kind != "pairs":
+    if len(models) > 1:
         folders = [str(folder) for _, folder in models]
         output = ["--output", str(folder_of(models) / "comparison")]
         plot = [] if find_spec("matplotlib") else ["--no-plot"]

@@ -154,7 +154,7 @@ def train(options: TrainOptions, output: Output) -> None:
         with processes.sharing_errors():
             from polyrank.models.loading import require_architecture
 
-            for architecture in architectures_of(options):
+            for architecture in architectures_of(options) if options.base is not None else ():
                 require_architecture(architecture, options.base)
             examples, dev = load_data(options, output)
         if options.preview:

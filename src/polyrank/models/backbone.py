@@ -103,7 +103,9 @@ def load_encoder(folder: Path) -> nn.Module:
         reason = str(error).strip().split("\n")[0].rstrip(".") or type(error).__name__
         raise ModelError(
             f"The encoder in {folder} could not be loaded: {reason}.",
-            "Give an encoder with config.json, its tokeniser and model.safetensors.",
+            "Give an encoder with config.json, its tokeniser and model.safetensors. If it has only "
+            "pytorch_model.bin, convert it once with transformers: "
+            "AutoModel.from_pretrained(NAME).save_pretrained(FOLDER), and AutoTokenizer likewise.",
         ) from error
     misshapen = sorted(key[0] for key in report["mismatched_keys"])
     if misshapen:
