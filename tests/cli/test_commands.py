@@ -201,6 +201,18 @@ def test_search_reranks(capsys: pytest.CaptureFixture[str], fakes: LengthCross) 
     assert "scored 9 of 1,000 candidates, approximate; reranked 2\n" in out
 
 
+def test_lines_are_reranked_too(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"one\ntwo\n")))
+    arguments = ["search", "i", "--rerank", "cross", "--rerank-top", "30", "-k", "1", "--json"]
+    assert run(arguments, commands()) == 0
+    assert FakeIndex.asked["top_k"] == 30
+    found = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [(one["context"], one["num_reranked"]) for one in found] == [("one", 2), ("two", 2)]
+    assert [[hit["id"] for hit in one["hits"]] for one in found] == [["7"], ["7"]]
+
+
 def test_search_warns_of_an_option_without_effect(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["search", "i", "x", "--rerank-top", "5"], commands()) == 0
     assert capsys.readouterr().err == "Warning: --rerank-top has no effect without --rerank.\n"
