@@ -190,4 +190,6 @@ def test_an_encoder_of_an_unknown_family_is_named(encoder_folder):
     encoder.encoder, encoder.stack = None, encoder.encoder
     with pytest.raises(UsageError, match="type bert: its layers are not known"):
         freeze(model, "top")
+    with pytest.raises(UsageError, match="rescale_last_layer cannot be used with an encoder"):
+        rescale(model, [0.5, 0.5])
     freeze(model, "all")

@@ -172,7 +172,7 @@ def rescale(model: Model, factors: Sequence[float]) -> None:
             continue
         norm = final_norm(encoder)
         if norm is None:
-            last = layers_of(encoder)[-1]
+            last = layers_of(encoder, "rescale_last_layer")[-1]
             norm = next((one for one in reversed(list(last.modules())) if is_norm(one)), None)
         if norm is None:
             raise unknown(encoder, "no normalisation of its outputs is known", "rescale_last_layer")
@@ -180,14 +180,17 @@ def rescale(model: Model, factors: Sequence[float]) -> None:
             parameter.mul_(factor)
 
 
-def layers_of(encoder: nn.Module) -> nn.ModuleList:
-    """The stack of layers, the lowest first. Raises UsageError where it is not known."""
+def layers_of(encoder: nn.Module, setting: str = "trainable") -> nn.ModuleList:
+    """The stack of layers, the lowest first.
+
+    Raises UsageError where it is not known, which names the setting that needs it.
+    """
     modules = dict(encoder.named_modules())
     for name in LAYERS:
         found = modules.get(name)
         if isinstance(found, nn.ModuleList) and len(found):
             return found
-    raise unknown(encoder, "its layers are not known", "trainable")
+    raise unknown(encoder, "its layers are not known", setting)
 
 
 def final_norm(encoder: nn.Module) -> nn.Module | None:
