@@ -167,7 +167,7 @@ def test_segments_tell_the_two_texts_of_a_cross_encoder_apart(electra):
 
 
 def test_pickled_weights_are_refused_with_the_way_to_convert_them(electra, tmp_path, capsys):
-    """KoELECTRA's repositories have pytorch_model.bin alone."""
+    """Some repositories hold pytorch_model.bin alone, which is pickle."""
     pickled = tmp_path / "pickled"
     shutil.copytree(electra, pickled)
     (pickled / "model.safetensors").unlink()

@@ -3,6 +3,7 @@
 import json
 
 import pytest
+import torch
 
 from polyrank.cli.main import commands, run
 from polyrank.models.checkpoint import load_model
@@ -175,6 +176,34 @@ def test_what_was_asked_for_comes_before_the_labels(bert, sts, tmp_path, capsys)
     ]
     answer(capsys, *start)  # a saved head keeps its task
     assert load_model(goes_on, device="cpu").config.task == "rank"
+
+
+def test_a_cross_encoder_gets_a_new_head_for_another_task(bert, nli, sts, tmp_path, capsys):
+    """From inference to scored pairs, and back, in one command each."""
+    first, second, third = (tmp_path / name for name in ("nli", "sts", "back"))
+    answer(
+        capsys,
+        *["train", "--arch", "cross", "--base", bert, "--train", nli],
+        "--output",
+        first,
+        *TINY,
+    )
+    for base, data, output, task in (
+        (first, sts, second, "regress"),
+        (second, nli, third, "classify"),
+    ):
+        command = ["train", "--arch", "cross", "--base", base, "--train", data, "--output", output]
+        code, out, err = polyrank(capsys, *command, *TINY, "--learning-rate", "1e-12")
+        assert code == 0, err
+        assert f"gets a new head for task = {task}" in out
+        loaded, before = load_model(output, device="cpu"), load_model(base, device="cpu")
+        assert loaded.config.task == task
+        weights = before.tower.state_dict()
+        assert all(
+            torch.allclose(value, weights[name], atol=1e-6)
+            for name, value in loaded.tower.state_dict().items()
+        )
+    assert load_model(third, device="cpu").classes == NAMES
 
 
 def test_one_trained_by_regression_reranks(bert, models, sts, tmp_path, capsys):

@@ -132,7 +132,7 @@ def with_candidates(
             output.warn("--num-candidates has no effect: every example has its own candidates.")
         return examples
     assert options.num_candidates != "all"
-    count = options.num_candidates or DEFAULT_NUM_CANDIDATES
+    count = DEFAULT_NUM_CANDIDATES if options.num_candidates is None else options.num_candidates
     return with_sampled_candidates(examples, count, options.seed, source=everything)
 
 

@@ -229,9 +229,9 @@ def objective_of(options: TrainOptions, arch: Architecture, examples: Records) -
     if arch != "cross":
         return choose_objective(options.objective, arch, examples).name
     settings = {**to_mapping(CrossEncoderConfig()), **options.model}
-    given = {name: options.model.get(name) for name in ("task", "head")}
-    settings |= cross_settings(options.objective, examples, **given)
-    task = given["task"] or settings["task"]
+    task, head = options.model.get("task"), options.model.get("head")
+    settings |= cross_settings(options.objective, examples, task, head)
+    task = task or settings["task"]
     return choose_objective(options.objective, arch, examples, task, settings["head"]).name
 
 
@@ -413,7 +413,7 @@ def load_base(options: TrainOptions, device: str, examples: Records, output: Out
 
     settings = settings_of(options, output)
     if options.arch == "cross":
-        settings = {**task_of(options, examples, settings), **settings}
+        settings = cross_task(options, examples, settings, output)
     set_seed(options.training.seed)
     return CLASSES[options.arch].from_pretrained(
         options.base,
@@ -424,18 +424,30 @@ def load_base(options: TrainOptions, device: str, examples: Records, output: Out
     )
 
 
-def task_of(options: TrainOptions, examples: Records, given: Mapping[str, Any]) -> dict[str, Any]:
-    """The task that a new cross-encoder needs on these examples; nothing for a saved one, whose
-    head was made for its task.
+def cross_task(
+    options: TrainOptions, examples: Records, given: Mapping[str, Any], output: Output
+) -> dict[str, Any]:
+    """The given settings of a cross-encoder, and the task that it needs on these examples.
+
+    A saved one whose head cannot learn from them gets a new head, and people are told.
     """
     from polyrank.models.folder import read_description
+    from polyrank.models.loading import needs_new_head
     from polyrank.models.source import local_folder
     from polyrank.training.objectives.registry import cross_settings
 
     description = read_description(local_folder(options.base))
+    saved: Mapping[str, Any] = {}
     if description is not None and description.architecture == "cross":
-        return {}
-    return cross_settings(options.objective, examples, given.get("task"), given.get("head"))
+        saved = description.settings
+    asked = given.get("task"), given.get("head")
+    needed = {**cross_settings(options.objective, examples, *asked, saved), **given}
+    if saved and needs_new_head(saved, needed):
+        output.say(
+            f"{options.base} has a head for task = {saved['task']}. Its encoder is kept, and it "
+            f"gets a new head for task = {needed.get('task', saved['task'])}."
+        )
+    return needed
 
 
 def is_pairs(records: Records) -> bool:

@@ -248,8 +248,9 @@ class Model(nn.Module):
         sentence-transformers folder, whose pooling is taken over.
 
         `settings` are the fields of the architecture's configuration. From a saved model of the
-        same architecture comes that model, bit by bit; from one of another architecture come its
-        encoders, and everything else is new. `defaults` take the place of the configuration's and
+        same architecture comes that model, bit by bit; from one of another architecture, or from a
+        cross-encoder with another task than the one asked for, come its encoders, and everything
+        else is new. `defaults` take the place of the configuration's and
         of what the source brings, except of what a saved model's weights were made for; lengths
         among them are cut to what the encoder can place. `dtype` is the precision of inference,
         `token_budget` the most padded tokens of one of its batches. Raises

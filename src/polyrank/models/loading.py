@@ -70,9 +70,22 @@ def load(
     inherited = inherit(model_class.architecture, folder, defaults)
     if description is None:
         return from_encoder(model_class, folder, inherited, settings)
-    if description.architecture == model_class.architecture:
+    same = description.architecture == model_class.architecture
+    if same and not needs_new_head(inherited, settings):
         return reopen(model_class, folder, inherited, settings, trainable=trainable)
     return derive(model_class, folder, inherited, settings)
+
+
+def needs_new_head(saved: Mapping[str, Any], settings: Mapping[str, Any]) -> bool:
+    """Whether a saved cross-encoder is asked for another task, or for another number of classes.
+
+    Each task has a head of its own. That of `interaction` only ranks, and stays.
+    """
+    if saved.get("head") == "interaction" or "task" not in saved:
+        return False
+    task = settings.get("task", saved["task"])
+    counts = settings.get("num_labels", saved["num_labels"]) != saved["num_labels"]
+    return bool(task != saved["task"] or (task == "classify" and counts))
 
 
 def require_architecture(architecture: str, source: str | Path) -> None:
@@ -207,7 +220,7 @@ def origins_of(name: str) -> list[str]:
 def derive(
     model_class: Any, folder: Path, inherited: dict[str, Any], settings: dict[str, Any]
 ) -> Any:
-    """A new model that starts from the encoders of a saved one of another architecture."""
+    """A new model that starts from the encoders of a saved one of another architecture or task."""
     model = empty_model(model_class, folder, inherited, settings)
     weights = read_weights(folder)
     taken = model.state_dict()

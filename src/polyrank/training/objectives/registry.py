@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from importlib import import_module
 from pkgutil import iter_modules
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 from polyrank.errors import UsageError, nearest
 from polyrank.training import objectives
@@ -32,6 +32,7 @@ from polyrank.training.objectives.objective import (
 
 if TYPE_CHECKING:
     from polyrank.models.base import Model
+    from polyrank.records import LabelledPair
     from polyrank.training.batches import TrainingSet
     from polyrank.training.module import TrainingModule
 
@@ -195,19 +196,32 @@ def choose_objective(
 
 
 def cross_settings(
-    objective: ObjectiveConfig, examples: Records, task: str | None = None, head: str | None = None
+    objective: ObjectiveConfig,
+    examples: Records,
+    task: str | None = None,
+    head: str | None = None,
+    saved: Mapping[str, Any] = MappingProxyType({}),
 ) -> dict[str, Any]:
-    """The task of a new cross-encoder, and how many classes it tells, so that it suits the records.
+    """The task of a cross-encoder, and how many classes it tells, so that it suits the records.
 
-    `task` and `head` are what was asked for. Raises UsageError as `choose_objective`.
+    `task` and `head` are what was asked for, `saved` the settings of a saved cross-encoder: where
+    its head can learn from the records, nothing is needed. Raises UsageError as `choose_objective`.
     """
+    head = head or saved.get("head")
     if records_of(examples) != "pairs" or head == "interaction":  # which only ranks
         return {}
     chosen = choose_objective(objective, "cross", examples, task)
-    if chosen.task != "classify":
-        return {"task": chosen.task}
-    labels: Any = examples
-    return {"task": chosen.task, "num_labels": max(int(max(one.label for one in labels)) + 1, 2)}
+    labels = [pair.label for pair in cast("Sequence[LabelledPair]", examples)]
+    needed: dict[str, Any] = {"task": chosen.task}
+    if chosen.task == "classify":
+        needed["num_labels"] = max(int(max(labels)) + 1, 2)
+    suits = chosen.task == saved.get("task")
+    if suits and needed.get("num_labels", 0) <= saved["num_labels"]:
+        return {}
+    is_free = task is None and objective.objective == "auto"
+    if is_free and saved.get("task") in ("rank", "regress") and max(labels) <= 1:
+        return {}  # one score learns scores, and two classes as scores
+    return needed
 
 
 def default_objective(
