@@ -83,6 +83,11 @@ def parse_context(value: Any) -> str | tuple[str, ...]:
     """A text, or a list of turns with at least one turn."""
     if isinstance(value, str):
         return value
+    if not isinstance(value, list):
+        raise DataError(
+            f"The field 'context' must be a text or a list of turns, got {type(value).__name__}.",
+            "Give a string or a list of strings.",
+        )
     turns = parse_texts(value, "context")
     if not turns:
         raise DataError(
