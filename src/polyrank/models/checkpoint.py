@@ -12,6 +12,7 @@ from polyrank.models.base import Model
 from polyrank.models.bi_encoder import BiEncoder
 from polyrank.models.cross_encoder import CrossEncoder
 from polyrank.models.folder import DESCRIPTION, read_description
+from polyrank.models.loading import needs_new_head, require_same_shape
 from polyrank.models.poly_encoder import PolyEncoder
 from polyrank.models.source import local_folder
 from polyrank.models.static import is_static
@@ -37,13 +38,15 @@ def load_model(
     embeddings; a plain encoder, which does not say it, is refused. With `trainable` false the model
     is for inference alone: the same scores, but an encoder of BERT's kind is then loaded without
     `transformers`, whose import takes most of the time of a first search. Raises ModelError if
-    there is no model.
+    there is no model, UsageError for a setting that contradicts it.
     """
     folder = local_folder(path)
     description = read_description(folder)
     model_class: type[Model] | None = None
     if description is not None:
         model_class = ARCHITECTURES[description.architecture]
+        if needs_new_head(description.settings, settings):  # then it is not the saved model
+            require_same_shape(folder, description.settings, settings)
     elif (folder / "modules.json").is_file() or is_static(folder):
         model_class = BiEncoder
     if model_class is not None:

@@ -173,15 +173,8 @@ def reopen(
     """
     shared = inherited.get("shared_towers") is True
     separate = shared and settings.get("shared_towers") is False
-    for name, value in settings.items():
-        saved = inherited.get(name, value)
-        if name == "shared_towers" and separate:
-            continue
-        if name in SHAPING and value != saved:
-            raise UsageError(
-                f"The model in {folder} was made with {name} = {saved}, not {value}.",
-                f"Leave {name} out, or train a model with the value you want.",
-            )
+    kept = {name: one for name, one in settings.items() if name != "shared_towers" or not separate}
+    require_same_shape(folder, inherited, kept)
     model = empty_model(model_class, folder, inherited, settings, trainable=trainable)
     take_classifier(model, folder)
     weights = read_weights(folder)
@@ -194,6 +187,16 @@ def reopen(
         }
     fit_weights(model, weights, folder)
     return model
+
+
+def require_same_shape(folder: Path, saved: Mapping[str, Any], settings: Mapping[str, Any]) -> None:
+    """Raise UsageError for a setting that a saved model's weights were not made for."""
+    for name, value in settings.items():
+        if name in SHAPING and value != saved.get(name, value):
+            raise UsageError(
+                f"The model in {folder} was made with {name} = {saved[name]}, not {value}.",
+                f"Leave {name} out, or train a model with the value you want.",
+            )
 
 
 def take_classifier(model: Any, folder: Path) -> None:
