@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
-from torch import Tensor, nn
+from torch import Tensor, float32, nn
 
 from polyrank._version import __version__
 from polyrank.config import from_mapping
@@ -126,7 +126,7 @@ def read_weights(path: Path) -> dict[str, Tensor]:
 def fit_weights(model: nn.Module, weights: dict[str, Tensor], where: Path) -> None:
     """Load the tensors into the model; every one must be there, and no other.
 
-    They take the place of parameters on the meta device, and are copied into others.
+    Copies take the place of parameters on the meta device; others are written over.
     Raises ModelError that names the missing, the surplus and the misshapen.
     """
     own = model.state_dict()
@@ -148,5 +148,6 @@ def fit_weights(model: nn.Module, weights: dict[str, Tensor], where: Path) -> No
         )
     assign = any(parameter.is_meta for parameter in model.parameters())
     if assign:
-        weights = {name: tensor.float() for name, tensor in weights.items()}
+        # Copied, since the mapped ones are not aligned: with these a last bit may differ.
+        weights = {name: tensor.to(float32, copy=True) for name, tensor in weights.items()}
     model.load_state_dict(weights, assign=assign)
