@@ -131,6 +131,24 @@ def test_a_given_factor_is_taken_and_outputs_without_spread_are_refused(encoder_
         TrainingConfig(rescale_last_layer=0.0)
 
 
+@pytest.mark.parametrize(
+    ("variant", "changes"),
+    [("bi", False), ("poly-first", False), ("poly-last", False), ("poly-learnt", True)],
+)
+def test_with_cosine_the_size_of_outputs_matters_to_learnt_codes_alone(variant, changes, bert):
+    """They attend to outputs before these are normalised."""
+    model = load_variant(variant, bert, similarity="cosine", dtype="float32")
+    contexts, texts = [" ".join(WORDS[5:20]), "how do i read a file"], WORDS[20:25]
+
+    def scores():
+        return model.score(model.encode_contexts(contexts), model.encode_candidates(texts))
+
+    before = scores()
+    rescale(model, [0.25] * len(model.towers))
+    assert torch.allclose(scores(), before, atol=1e-5) is not changes
+    assert before.std() > 0
+
+
 def test_the_run_records_the_factor_and_the_recipe_learns(bert, tmp_path):
     values = {"base": str(bert), "train": "t", "output": "o", "recipe": "poly-encoder-reddit"}
     given = {"max_steps": "30", "batch_size": "8", "warmup": "0", "learning_rate": "1e-3"}
