@@ -185,7 +185,7 @@ def test_judged_documents_of_a_corpus(tmp_path: Path) -> None:
         ('{"candidates": ["x"]}', "No column holds the context"),
         ('{"context": "a", "candidates": []}', "list of candidates is empty"),
         ('{"context": "a", "candidates": [1]}', "must be a list of texts"),
-        ('{"context": 3, "response": "x"}', "must be a list of texts"),
+        ('{"context": 3, "response": "x"}', "must be a text or a list of turns"),
         ('{"context": "a", "response": null}', "must be a text, got NoneType"),
     ],
 )

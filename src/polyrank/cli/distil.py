@@ -14,6 +14,7 @@ from polyrank.cli.mine import load_pool
 from polyrank.cli.options import any_of, flattened, load, option
 from polyrank.cli.output import Output
 from polyrank.cli.train import TrainOptions
+from polyrank.cli.train_data import dev_for, is_pairs, load_dev
 from polyrank.cli.train_preview import preview
 from polyrank.cli.training_command import (
     ARCHITECTURES,
@@ -150,7 +151,7 @@ def distil(options: DistilOptions, output: Output) -> None:
             )
             options = settled(options, pool, output)
             records = pool if isinstance(pool, list) else list(pool.examples)
-            dev = training.dev_for(options, training.load_dev(options, output), output)
+            dev = dev_for(options, load_dev(options, output), output)
             if options.preview:
                 objective = training.objective_of(options, options.arch, records)
                 preview(records, dev, {ARCHITECTURES[options.arch]: objective}, output)
@@ -252,7 +253,7 @@ def taught_dev(options: DistilOptions, teacher: Any, dev: Dev, output: Output) -
     from polyrank.training.objectives.checks import with_candidates_as_negatives
     from polyrank.training.teaching.labelling import label
 
-    if not isinstance(dev, Sequence) or not dev or training.is_pairs(dev):
+    if not isinstance(dev, Sequence) or not dev or is_pairs(dev):
         return dev
     most = options.negatives.num_negatives
     examples = with_candidates_as_negatives(cast("Sequence[Example]", dev), most)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import TYPE_CHECKING, Any, Literal
 
 from polyrank.cli.command import command
 from polyrank.cli.data import DataOptions, share_of, warn_of_idle_seed
@@ -13,6 +13,7 @@ from polyrank.cli.flags import flag_of
 from polyrank.cli.next_command import next_commands
 from polyrank.cli.options import any_of, flattened, option
 from polyrank.cli.output import Output
+from polyrank.cli.train_data import described, dev_for, is_pairs, load_data
 from polyrank.cli.train_preview import preview
 from polyrank.cli.training_command import (
     ARCHITECTURES,
@@ -38,15 +39,11 @@ from polyrank.training.objectives.registry import ObjectiveConfig, objective_for
 from polyrank.training.recipes import RECIPES, find
 
 if TYPE_CHECKING:
+    from polyrank.cli.train_data import Dev, Records
     from polyrank.data.sampling import Share
-    from polyrank.records import Example, LabelledPair, RetrievalSet
-
-    Records = Sequence[Example] | Sequence[LabelledPair]
-    Dev = Records | RetrievalSet
 
 Architecture = Literal["bi", "poly", "cross"]
 EVERY: tuple[Architecture, ...] = ("bi", "poly", "cross")
-DEV_CANDIDATES = 20
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -331,81 +328,6 @@ def printed(options: TrainOptions, result: Mapping[str, Any]) -> dict[str, Any]:
     return summary(result, "dev", output=options.output, architecture=options.arch)
 
 
-def described(dev: Dev) -> str:
-    """How many dev records there are."""
-    if isinstance(dev, Sequence):
-        return f"{len(dev):,}"
-    return f"{len(dev.queries):,} questions of {len(dev.corpus):,} documents"
-
-
-def load_data(options: TrainOptions, output: Output) -> tuple[Records, Dev]:
-    """The training records and the dev records."""
-    from polyrank.cli import data
-
-    examples = data.load_training(
-        options.train,
-        options,
-        split=options.train_split,
-        share=options.sample,
-        limit=options.limit,
-        say=output.say,
-    )
-    return examples, load_dev(options, output)
-
-
-def load_dev(options: TrainOptions, output: Output) -> Dev:
-    """The dev records: examples with candidates, labelled pairs or a whole corpus."""
-    from polyrank.cli import data
-    from polyrank.evaluation.tasks import with_all_candidates, with_sampled_candidates
-    from polyrank.records import RetrievalSet
-
-    if options.dev is None:
-        return []
-    found = data.load_records(options.dev, options, split=options.dev_split, say=output.say)
-    if isinstance(found, RetrievalSet):
-        return found
-    everything: Any = found
-    if is_pairs(everything):
-        if options.dev_candidates is not None:
-            output.warn("--dev-candidates has no effect on labelled pairs.")
-        return cast("Records", everything[: options.dev_limit])
-    if options.dev_candidates == "all":
-        return with_all_candidates(everything, options.dev.name)
-    return with_sampled_candidates(
-        everything[: options.dev_limit],
-        options.dev_candidates or DEV_CANDIDATES,
-        options.training.seed,
-        source=everything,
-    )
-
-
-def dev_for(options: TrainOptions, dev: Dev, output: Output) -> Dev:
-    """The dev records as the architecture takes them: a corpus becomes examples with drawn
-    candidates for a cross-encoder, which cannot search, and where so many were asked for.
-    """
-    from polyrank.evaluation.tasks import with_sampled_candidates
-    from polyrank.records import Example
-
-    if isinstance(dev, Sequence):
-        return dev
-    number, questions = options.dev_candidates, dev.first(options.dev_limit)
-    if options.arch != "cross" and not isinstance(number, int):
-        return questions
-    count = number if isinstance(number, int) else DEV_CANDIDATES
-    if options.arch == "cross":
-        output.say(
-            f"A cross-encoder cannot search a corpus: each dev question gets {count} candidates, "
-            "drawn from it."
-        )
-    documents = (Example(context=each.text, response=each.text) for each in dev.corpus)
-    return with_sampled_candidates(
-        list(questions.examples()),
-        count,
-        options.training.seed,
-        source=[*dev.examples(), *documents],
-    )
-
-
 def load_base(options: TrainOptions, device: str, examples: Records, output: Output) -> Any:
     """The model to train; a new cross-encoder gets the task that the examples call for."""
     from polyrank.models.checkpoint import ARCHITECTURES as CLASSES
@@ -448,13 +370,6 @@ def cross_task(
             f"gets a new head for task = {needed.get('task', saved['task'])}."
         )
     return needed
-
-
-def is_pairs(records: Records) -> bool:
-    """Whether the records are labelled pairs."""
-    from polyrank.training.objectives.objective import records_of
-
-    return records_of(records) == "pairs"
 
 
 def settings_of(options: TrainOptions, output: Output) -> dict[str, Any]:
