@@ -206,11 +206,19 @@ def test_all_three_are_not_trained_twice(
 
 
 def test_examples_as_a_corpus() -> None:
-    twice = [*EXAMPLES[:3], Example(context="again", response=EXAMPLES[0].response, id="own")]
-    pool = [one.response for one in EXAMPLES]
-    found = with_all_candidates(twice, "dev.jsonl", pool=pool)
-    assert [each.text for each in found.corpus] == pool
+    again = Example(context="again", response=EXAMPLES[0].response, id="own")
+    twice = [*EXAMPLES[:3], again]
+    found = with_all_candidates(twice, "dev.jsonl", source=[*EXAMPLES, again])
+    assert [each.text for each in found.corpus] == [one.response for one in EXAMPLES]
     assert len(found.queries) == 4
     assert [list(grades) for grades in found.judgements.values()][3] == [found.corpus[0].id]
     named = with_all_candidates(twice[3:], "dev.jsonl")
     assert list(named.queries) == ["own"]
+
+
+def test_every_response_to_the_same_context_is_right() -> None:
+    other = Example(context=EXAMPLES[0].context, response="something else")
+    found = with_all_candidates(EXAMPLES[:2], "dev.jsonl", source=[*EXAMPLES, other])
+    texts = {each.id: each.text for each in found.corpus}
+    right = [{texts[one] for one in grades} for grades in found.judgements.values()]
+    assert right == [{EXAMPLES[0].response, "something else"}, {EXAMPLES[1].response}]

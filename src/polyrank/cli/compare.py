@@ -205,9 +205,8 @@ def load_task(options: CompareOptions, output: Output) -> Task:
         return PairTask(pairs=options.chosen(pairs, options.limit, output))
     chosen = options.chosen(everything, options.limit, output)
     if options.num_candidates == "all":
-        pool = (example.response for example in everything)
         return RetrievalTask(
-            data=with_all_candidates(chosen, options.data.name, pool=pool),
+            data=with_all_candidates(chosen, options.data.name, source=everything),
             ks=options.ks or CORPUS_KS,
             others=options.metric,
         )

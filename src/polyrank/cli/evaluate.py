@@ -141,8 +141,7 @@ def whole_file(options: EvaluateOptions, everything: list[Example], output: Outp
     from polyrank.evaluation.tasks import with_all_candidates
 
     examples = options.chosen(everything, options.limit, output)
-    pool = (example.response for example in everything)
-    return with_all_candidates(examples, options.data.name, pool=pool)
+    return with_all_candidates(examples, options.data.name, source=everything)
 
 
 def evaluate_corpus(options: EvaluateOptions, data: RetrievalSet, output: Output) -> None:

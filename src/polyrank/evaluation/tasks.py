@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import random
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -207,15 +207,20 @@ def with_sampled_candidates(
 
 
 def with_all_candidates(
-    examples: Sequence[Example], name: str, *, pool: Iterable[str] | None = None
+    examples: Sequence[Example], name: str, *, source: Sequence[Example] | None = None
 ) -> RetrievalSet:
-    """Examples as a retrieval set: each context searches all texts of `pool` for its response.
+    """Examples as a retrieval set: each context searches all responses of `source`.
 
-    `pool` is by default the responses of `examples`, and must hold them; equal texts are one
-    candidate. What candidates an example has of its own does not count. `name` is the split's.
+    `source` is by default `examples`, and must hold them. Equal texts are one candidate, and right
+    for a context are all responses that `source` has for it. What candidates an example has of its
+    own does not count. `name` is the split's.
     """
-    responses = (example.response for example in examples) if pool is None else pool
-    ids = {text: f"response {row}" for row, text in enumerate(dict.fromkeys(responses), start=1)}
+    source = examples if source is None else source
+    ids: dict[str, str] = {}
+    right: dict[int, dict[str, int]] = {}
+    for example in source:
+        identifier = ids.setdefault(example.response, f"response {len(ids) + 1}")
+        right.setdefault(text_identity(example.context), {})[identifier] = 1
     queries = [example.id for example in examples]
     if None in queries or len(set(queries)) < len(queries):
         queries = [f"example {row}" for row in range(1, len(queries) + 1)]
@@ -223,7 +228,7 @@ def with_all_candidates(
     return RetrievalSet(
         corpus=[Candidate(identifier, text) for text, identifier in ids.items()],
         queries={query: example.context for query, example in named.items()},
-        judgements={query: {ids[example.response]: 1} for query, example in named.items()},
+        judgements={query: right[text_identity(one.context)] for query, one in named.items()},
         split=name,
     )
 

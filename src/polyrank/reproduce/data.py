@@ -175,9 +175,11 @@ class TableData:
     def python_questions(self) -> Questions:
         """A question's answer is to be found among those of all parts."""
         parts = {name: load_examples(self.docs / f"{name}.jsonl") for name in OWN}
-        pool = [one.response for part in parts.values() for one in part]
-        test = with_all_candidates([*parts["dev"], *parts["test"]], "test", pool=pool)
-        return Questions(train=parts["train"], test=self.some_of(test), total=len(pool), name=DOCS)
+        source = [example for part in parts.values() for example in part]
+        test = with_all_candidates([*parts["dev"], *parts["test"]], "test", source=source)
+        return Questions(
+            train=parts["train"], test=self.some_of(test), total=len(source), name=DOCS
+        )
 
     @cached_property
     def nli(self) -> Pairs:
