@@ -331,14 +331,17 @@ def printed(options: TrainOptions, result: Mapping[str, Any]) -> dict[str, Any]:
 def load_base(options: TrainOptions, device: str, examples: Records, output: Output) -> Any:
     """The model to train; a new cross-encoder gets the task that the examples call for."""
     from polyrank.models.checkpoint import ARCHITECTURES as CLASSES
+    from polyrank.models.source import local_folder
     from polyrank.runtime import set_seed
 
     settings = settings_of(options, output)
+    folder = local_folder(options.base)
     if options.arch == "cross":
-        settings = cross_task(options, examples, settings, output)
+        settings = cross_task(options, folder, examples, settings, output)
     set_seed(options.training.seed)
-    return CLASSES[options.arch].from_pretrained(
-        options.base,
+    return CLASSES[options.arch].from_folder(
+        folder,
+        is_own=Path(options.base).is_dir(),
         device=device,
         dtype=options.dtype,
         token_budget=options.batch_tokens,
@@ -347,18 +350,22 @@ def load_base(options: TrainOptions, device: str, examples: Records, output: Out
 
 
 def cross_task(
-    options: TrainOptions, examples: Records, given: Mapping[str, Any], output: Output
+    options: TrainOptions,
+    folder: Path,
+    examples: Records,
+    given: Mapping[str, Any],
+    output: Output,
 ) -> dict[str, Any]:
     """The given settings of a cross-encoder, and the task that it needs on these examples.
 
-    A saved one whose head cannot learn from them gets a new head, and people are told.
+    `folder` holds its base. A saved one whose head cannot learn from them gets a new head, and
+    people are told.
     """
     from polyrank.models.folder import read_description
     from polyrank.models.loading import needs_new_head
-    from polyrank.models.source import local_folder
     from polyrank.training.objectives.registry import cross_settings
 
-    description = read_description(local_folder(options.base))
+    description = read_description(folder)
     saved: Mapping[str, Any] = {}
     if description is not None and description.architecture == "cross":
         saved = description.settings

@@ -113,13 +113,17 @@ def read_description(path: Path) -> Description | None:
 
 def read_weights(path: Path) -> dict[str, Tensor]:
     """All tensors of a saved model. Raises ModelError if the file is missing or damaged."""
-    file = path / WEIGHTS
+    return read_tensors(path / WEIGHTS, "weights", "fetch or train the model again")
+
+
+def read_tensors(file: Path, what: str, remedy: str) -> dict[str, Tensor]:
+    """All tensors of a file. Raises ModelError, which names them and the remedy."""
     try:
         return load_file(file)
     except (OSError, SafetensorError) as error:
         raise ModelError(
-            f"The weights {file} cannot be read: {error}.",
-            "The folder is incomplete or damaged; fetch or train the model again.",
+            f"The {what} {file} cannot be read: {error}.",
+            f"The folder is incomplete or damaged; {remedy}.",
         ) from error
 
 

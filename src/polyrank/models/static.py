@@ -16,12 +16,11 @@ from typing import Any
 
 import numpy as np
 import torch
-from safetensors import SafetensorError
-from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from polyrank.errors import ModelError, UsageError
 from polyrank.models.backbone import BACKBONE_FOLDER, Backbone
+from polyrank.models.folder import read_tensors
 from polyrank.models.sentence_transformers import COSINE, read_json, read_modules, read_similarity
 from polyrank.models.word_vectors import read_word_vectors, word_tokenizer
 from polyrank.tokens.batching import Batch
@@ -206,7 +205,7 @@ def load_static(source: Path) -> tuple[StaticBackbone, BareTokenizer]:
     if not own:
         source = source / str(read_modules(source / "modules.json")[0]["path"])
     pretrained = load_word_tokenizer(source)
-    tensors = read_tensors(source / "model.safetensors")
+    tensors = read_tensors(source / "model.safetensors", "static embeddings", "fetch it again")
     vectors = tensors.get("embeddings", tensors.get("embedding.weight"))
     weights, mapping = tensors.get("weights"), tensors.get("mapping")
     count = len(pretrained)
@@ -288,15 +287,4 @@ def load_word_tokenizer(folder: Path, *, trainable: bool = True) -> Any:
         raise ModelError(
             f"The tokeniser in {folder} could not be loaded: {str(error).splitlines()[0]}.",
             "Put tokenizer.json beside model.safetensors.",
-        ) from error
-
-
-def read_tensors(file: Path) -> dict[str, Tensor]:
-    """The tensors of a file. Raises ModelError where it is missing or damaged."""
-    try:
-        return load_file(file)
-    except (OSError, SafetensorError) as error:
-        raise ModelError(
-            f"The static embeddings {file} cannot be read: {error}.",
-            "The folder is incomplete or damaged; fetch it again.",
         ) from error
