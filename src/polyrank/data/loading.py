@@ -7,16 +7,15 @@ there is found, no list names it.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from importlib import import_module
 from itertools import islice
 from pathlib import Path
-from pkgutil import iter_modules
 from typing import cast
 
 from polyrank.data import formats
 from polyrank.data.format import Beginning, Fit, Format, Found
 from polyrank.data.sampling import Share
 from polyrank.data.source import NO_COLUMNS, Source
+from polyrank.discovery import modules_in
 from polyrank.errors import DataError, UsageError, nearest
 from polyrank.progress import Say, silent
 from polyrank.records import Candidate, Example, LabelledPair, RetrievalSet
@@ -26,13 +25,9 @@ Records = list[Example] | list[LabelledPair] | RetrievalSet
 AUTO = "auto"
 
 
-def found_formats() -> Iterator[Format]:
-    """Yield what the modules of formats declare, in the order of their names."""
-    for module in iter_modules(formats.__path__, f"{formats.__name__}."):
-        yield from import_module(module.name).FORMATS
-
-
-FORMATS: Mapping[str, Format] = {format.name: format for format in found_formats()}
+FORMATS: Mapping[str, Format] = {
+    format.name: format for module in modules_in(formats) for format in module.FORMATS
+}
 
 
 def detect(path: str | Path, *, columns: Mapping[str, str] = NO_COLUMNS) -> str:

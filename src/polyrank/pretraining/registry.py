@@ -5,13 +5,11 @@ A module that is added there is found; no list names it.
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import field, fields, make_dataclass
-from importlib import import_module
-from pkgutil import iter_modules
 from typing import TYPE_CHECKING, Any
 
+from polyrank.discovery import subclasses_in
 from polyrank.errors import UsageError, nearest
 from polyrank.pretraining import tasks
 from polyrank.pretraining.split import SplitName
@@ -21,17 +19,8 @@ if TYPE_CHECKING:
     from polyrank.pretraining.corpus.schema import Kind
     from polyrank.pretraining.tables import CorpusTables
 
-
-def found_tasks() -> Iterator[type[PretrainingTask[Any]]]:
-    """Yield the task of each module, in the order of their names."""
-    for module in iter_modules(tasks.__path__, f"{tasks.__name__}."):
-        for value in vars(import_module(module.name)).values():
-            is_task = inspect.isclass(value) and issubclass(value, PretrainingTask)
-            if is_task and value.__module__ == module.name:
-                yield value
-
-
-TASKS: Mapping[str, type[PretrainingTask[Any]]] = {task.name: task for task in found_tasks()}
+FOUND: Iterable[type[PretrainingTask[Any]]] = subclasses_in(tasks, PretrainingTask)
+TASKS: Mapping[str, type[PretrainingTask[Any]]] = {task.name: task for task in FOUND}
 USUAL: Mapping[Kind, tuple[str, ...]] = {
     "articles": ("ict", "bfs", "wlp"),
     "conversations": ("mlm", "next_utterance"),

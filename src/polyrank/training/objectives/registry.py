@@ -7,14 +7,12 @@ A new module with an objective beside this one is found; no list names it. Torch
 from __future__ import annotations
 
 import dataclasses
-import inspect
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from importlib import import_module
-from pkgutil import iter_modules
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, cast
 
+from polyrank.discovery import subclasses_in
 from polyrank.errors import UsageError, nearest
 from polyrank.training import objectives
 from polyrank.training.config import TrainingConfig
@@ -36,17 +34,8 @@ if TYPE_CHECKING:
     from polyrank.training.batches import TrainingSet
     from polyrank.training.module import TrainingModule
 
-
-def found_objectives() -> Iterator[Objective]:
-    """Yield the objective of each module beside this one, in the order of their names."""
-    for module in iter_modules(objectives.__path__, f"{objectives.__name__}."):
-        for value in list(vars(import_module(module.name)).values()):
-            is_objective = inspect.isclass(value) and issubclass(value, Objective)
-            if is_objective and value.__module__ == module.name and not inspect.isabstract(value):
-                yield value()
-
-
-OBJECTIVES: Mapping[str, Objective] = {one.name: one for one in found_objectives()}
+FOUND = [one() for one in subclasses_in(objectives, Objective)]
+OBJECTIVES: Mapping[str, Objective] = {one.name: one for one in FOUND}
 """All that can be chosen by name. Pre-training is chosen by its records."""
 SETTINGS = tuple(
     dict.fromkeys(one for objective in OBJECTIVES.values() for one in objective.settings)
@@ -56,7 +45,7 @@ SETTINGS = tuple(
 if TYPE_CHECKING:
     ObjectiveName = str
 else:
-    ObjectiveName = Literal[("auto", *OBJECTIVES)]
+    ObjectiveName = Literal.__getitem__(("auto", *OBJECTIVES))
 
 
 @dataclass(frozen=True, kw_only=True)
