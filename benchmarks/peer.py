@@ -106,7 +106,9 @@ class PeerBi:
         self.model = SentenceTransformer(modules=[*modules, Pooling(384, "mean")], device="cpu")
 
     @torch.inference_mode()
-    def encode_contexts(self, contexts: Sequence[Context], *, progress: bool = False) -> Tensor:
+    def encode_contexts(
+        self, contexts: Sequence[Context], *, show_progress_bar: bool = False
+    ) -> Tensor:
         """(B, 1, d), unit vectors."""
         texts = [self.cutter.context(context, self.rooms[0]) for context in contexts]
         with precise():
@@ -116,7 +118,7 @@ class PeerBi:
         return vectors.float()[:, None]
 
     @torch.inference_mode()
-    def encode_candidates(self, texts: Sequence[str], *, progress: bool = False) -> Tensor:
+    def encode_candidates(self, texts: Sequence[str], *, show_progress_bar: bool = False) -> Tensor:
         """(N, d), unit vectors."""
         cut = [self.cutter.candidate(text, self.rooms[1]) for text in texts]
         with precise():
@@ -173,7 +175,7 @@ class PeerCross:
 
     @torch.inference_mode()
     def score_pairs(
-        self, pairs: Sequence[tuple[Context, str]], *, progress: bool = False
+        self, pairs: Sequence[tuple[Context, str]], *, show_progress_bar: bool = False
     ) -> Tensor:
         """(n,), logits."""
         texts = [self.cut(context, candidate) for context, candidate in pairs]

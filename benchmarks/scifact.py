@@ -60,13 +60,13 @@ class PolyReranker:
         self.model = model
 
     def score_pairs(
-        self, pairs: Sequence[tuple[Context, str]], *, progress: bool = False
+        self, pairs: Sequence[tuple[Context, str]], *, show_progress_bar: bool = False
     ) -> Tensor:
         """The score of each pair, (n,)."""
         contexts = {context: row for row, context in enumerate(dict.fromkeys(c for c, _ in pairs))}
         texts = {text: row for row, text in enumerate(dict.fromkeys(text for _, text in pairs))}
-        left = self.model.encode_contexts(list(contexts), progress=progress)
-        right = self.model.encode_candidates(list(texts), progress=progress)
+        left = self.model.encode_contexts(list(contexts), show_progress_bar=show_progress_bar)
+        right = self.model.encode_candidates(list(texts), show_progress_bar=show_progress_bar)
         scores = [
             self.model.score_each(
                 left[[contexts[context] for context, _ in part]],
@@ -92,7 +92,7 @@ def mined(options: argparse.Namespace) -> list[Example]:
         config = NegativesConfig(
             num_negatives=options.negatives, from_rank=1, to_rank=50, missing="fill"
         )
-        mine(pool, model_method(fresh("bi")), file, config, say=print, progress=True)
+        mine(pool, model_method(fresh("bi")), file, config, say=print, show_progress_bar=True)
     return load_examples(file)
 
 
@@ -122,7 +122,7 @@ def first_stage(name: str, data: RetrievalSet, options: argparse.Namespace) -> R
     if name == "BM25":
         return retrieve(BM25Index.build(data.corpus), data)
     model: BiEncoder = fresh("bi") if name == "bi, untrained" else trained("bi", options)
-    return retrieve(model, data, progress=True)
+    return retrieve(model, data, show_progress_bar=True)
 
 
 def measure(
@@ -133,7 +133,7 @@ def measure(
     if reranker is not None:
         model = trained(reranker, options)
         model = PolyReranker(model) if reranker == "poly" else model
-        rankings = rerank(model, data, rankings, options.top, progress=True)
+        rankings = rerank(model, data, rankings, options.top, show_progress_bar=True)
     return {name: round(value, 4) for name, value in judge(rankings, data).means().items()}
 
 

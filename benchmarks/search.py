@@ -255,7 +255,7 @@ def query(options: argparse.Namespace) -> None:
     def ask(model: Any, **how: Any) -> Callable[[], object]:
         def run() -> object:
             encoded = model.encode_contexts([contexts[place[0]]])
-            return engine.search(encoded, K, where=None, **how)
+            return engine.search(encoded, K, filter=None, **how)
 
         return run
 

@@ -67,7 +67,7 @@ def measure(
     return {
         "name": name,
         "untrained": untrained,
-        "trained": evaluate(model, dev, progress=True).to_json(),
+        "trained": evaluate(model, dev, show_progress_bar=True).to_json(),
         "seconds": round(result.seconds, 1),
         "contexts": result.pairs,
         "dtype": str(model.compute_dtype),

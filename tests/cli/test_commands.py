@@ -21,10 +21,10 @@ from polyrank.retrieval.engine import Found, SearchReport, SearchResults
 class LengthCross:
     """Scores a pair by the length of the candidate."""
 
-    token_budget = 1
+    batch_tokens = 1
     config = SimpleNamespace(architecture="cross", task="rank")
 
-    def score_pairs(self, pairs: Sequence[Any], *, progress: bool = False) -> torch.Tensor:
+    def score_pairs(self, pairs: Sequence[Any], *, show_progress_bar: bool = False) -> torch.Tensor:
         return torch.tensor([float(len(text)) for _, text in pairs])
 
 
@@ -54,10 +54,15 @@ class FakeIndex:
         return False
 
     def search(
-        self, contexts: list[Any], top_k: int = 10, *, exact: bool = False, where: str | None = None
+        self,
+        contexts: list[Any],
+        top_k: int = 10,
+        *,
+        exact: bool = False,
+        filter: str | None = None,
     ) -> SearchResults:
         assert top_k <= 1234
-        FakeIndex.asked = {"top_k": top_k, "exact": exact, "where": where}
+        FakeIndex.asked = {"top_k": top_k, "exact": exact, "filter": filter}
         hits = [Hit("b", 0.5, "short"), Hit("7", -1.0, "line\n" * 200)][:top_k]
         report = SearchReport(
             strategy="bounded", num_candidates=1000, num_scored=9, certified=exact
@@ -70,11 +75,11 @@ def fakes(monkeypatch: pytest.MonkeyPatch) -> LengthCross:
     model = LengthCross()
 
     def load_model(
-        path: Path, *, device: str, dtype: str, token_budget: int | None, trainable: bool
+        path: Path, *, device: str, dtype: str, batch_tokens: int | None, trainable: bool
     ) -> LengthCross:
         assert not trainable
-        if token_budget is not None:
-            model.token_budget = token_budget
+        if batch_tokens is not None:
+            model.batch_tokens = batch_tokens
         return model
 
     checkpoint = SimpleNamespace(load_model=load_model)
@@ -105,7 +110,7 @@ def test_evaluate(
     assert (found["num_candidates"], found["num_examples"]) == (5, 10)
     assert set(found) >= {"model", "data", "recall@1", "recall@2", "recall@5", "mrr", "per_query"}
     assert "recall@10" not in found
-    assert fakes.token_budget == 99
+    assert fakes.batch_tokens == 99
     rows = [json.loads(line) for line in per_query.read_text(encoding="utf-8").splitlines()]
     assert [row["id"] for row in rows] == [f"e{i}" for i in range(10)]
     mean = sum(row["reciprocal_rank"] for row in rows) / 10
@@ -170,9 +175,9 @@ def test_search(capsys: pytest.CaptureFixture[str]) -> None:
         "certified": False,
         "num_reranked": 0,
     }
-    assert FakeIndex.asked == {"top_k": 1, "exact": False, "where": None}
+    assert FakeIndex.asked == {"top_k": 1, "exact": False, "filter": None}
     opened = {"path": Path("i"), "model": None, "device": "cpu", "dtype": "auto"}
-    opened["token_budget"] = None
+    opened["batch_tokens"] = None
     assert FakeIndex.opened == opened
 
 
@@ -188,8 +193,8 @@ def test_search_for_a_dialogue_shows_short_texts(capsys: pytest.CaptureFixture[s
 def test_search_reranks(capsys: pytest.CaptureFixture[str], fakes: LengthCross) -> None:
     arguments = ["search", "i", "one", "two", "--rerank", "cross", "--batch-tokens", "99"]
     found = answer(capsys, *arguments, "--exact", "--filter", 'lang == "en"')
-    assert FakeIndex.asked == {"top_k": 100, "exact": True, "where": 'lang == "en"'}
-    assert fakes.token_budget == 99
+    assert FakeIndex.asked == {"top_k": 100, "exact": True, "filter": 'lang == "en"'}
+    assert fakes.batch_tokens == 99
     for result in found["results"]:
         assert [(hit["id"], hit["score"]) for hit in result["hits"]] == [("7", 1000.0), ("b", 5.0)]
         assert (result["certified"], result["num_reranked"]) == (True, 2)

@@ -117,8 +117,8 @@ def test_nothing_to_search_for(ask):
 def test_lines_that_are_there_are_searched_together(ask, monkeypatch):
     calls = []
 
-    def search(_, contexts, top_k, *, exact, where):
-        calls.append((list(contexts), where))
+    def search(_, contexts, top_k, *, exact, filter):
+        calls.append((list(contexts), filter))
         if "bad" in contexts:
             raise UsageError("It is bad.", "Ask another.")
         report = SearchReport(strategy="scan", num_candidates=9, num_scored=9, certified=True)
@@ -129,7 +129,7 @@ def test_lines_that_are_there_are_searched_together(ask, monkeypatch):
     code, out, _ = ask("".join(f"{line}\n" for line in lines).encode(), "--json")
     ids = [each["hits"][0]["id"] for each in objects(out)]
     assert ids == ["a", "b", "c", *lines[3:]]
-    assert [(len(contexts), where) for contexts, where in calls] == [
+    assert [(len(contexts), filter) for contexts, filter in calls] == [
         (2, None),
         (1, "x"),
         (29, None),

@@ -176,11 +176,11 @@ def test_an_interruption_keeps_the_scores(bert, data, saved, tmp_path, capsys, m
     scored = CrossEncoder.score_pairs
     calls = []
 
-    def interrupted(self, pairs, *, progress=False):
+    def interrupted(self, pairs, *, show_progress_bar=False):
         calls.append(len(pairs))
         if len(calls) == 3:
             raise KeyboardInterrupt
-        return scored(self, pairs, progress=progress)
+        return scored(self, pairs, show_progress_bar=show_progress_bar)
 
     monkeypatch.setattr(
         labelling.label, "__kwdefaults__", {**labelling.label.__kwdefaults__, "block_size": 6}

@@ -161,13 +161,13 @@ def test_search_then_rerank(years, cross, capsys):
     model = load_model(cross, device="cpu")
     index = Index.open(years, device="cpu")
     arguments = ["search", years, "how do i read a file", "--rerank", cross, "--device", "cpu"]
-    for where, count in (("year >= 2030", 10), ("year in [2003, 2005]", 2), ("year > 3000", 0)):
+    for filter, count in (("year >= 2030", 10), ("year in [2003, 2005]", 2), ("year > 3000", 0)):
         code, out, _ = polyrank(
-            capsys, *arguments, "--rerank-top", "6", "-k", "4", "--filter", where, "--json"
+            capsys, *arguments, "--rerank-top", "6", "-k", "4", "--filter", filter, "--json"
         )
         assert code == 0
         [result] = json.loads(out)["results"]
-        [retrieved] = index.search(["how do i read a file"], 6, where=where)
+        [retrieved] = index.search(["how do i read a file"], 6, filter=filter)
         assert result["num_reranked"] == len(retrieved) == min(count, 6)
         assert result["num_candidates"] == count
         texts = [hit.text for hit in retrieved]

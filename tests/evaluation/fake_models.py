@@ -21,12 +21,14 @@ class FakeTwoTower:
     def __init__(self) -> None:
         self.encoded: Counter[object] = Counter()
 
-    def encode_contexts(self, contexts: Sequence[object], *, progress: bool = False) -> Tensor:
+    def encode_contexts(
+        self, contexts: Sequence[object], *, show_progress_bar: bool = False
+    ) -> Tensor:
         self.encoded.update(map(str, contexts))
         rows = [torch.stack([vector(str(c)), vector(f"{c}'")]) for c in contexts]
         return torch.stack(rows)
 
-    def encode_candidates(self, texts: Sequence[str], *, progress: bool = False) -> Tensor:
+    def encode_candidates(self, texts: Sequence[str], *, show_progress_bar: bool = False) -> Tensor:
         self.encoded.update(texts)
         return torch.stack([vector(text) for text in texts])
 
@@ -41,11 +43,15 @@ class FakeCross:
     def __init__(self) -> None:
         self.read: Counter[object] = Counter()
 
-    def score_pairs(self, pairs: Sequence[tuple[object, str]], *, progress: bool = False) -> Tensor:
+    def score_pairs(
+        self, pairs: Sequence[tuple[object, str]], *, show_progress_bar: bool = False
+    ) -> Tensor:
         self.read.update(pairs)
         return torch.stack([vector(str(c)) @ vector(text) for c, text in pairs])
 
 
 class ConstantCross(FakeCross):
-    def score_pairs(self, pairs: Sequence[tuple[object, str]], *, progress: bool = False) -> Tensor:
+    def score_pairs(
+        self, pairs: Sequence[tuple[object, str]], *, show_progress_bar: bool = False
+    ) -> Tensor:
         return torch.full((len(pairs),), 0.25)

@@ -25,7 +25,9 @@ class SlowCross(FakeCross):
         super().__init__()
         self.calls: list[int] = []
 
-    def score_pairs(self, pairs: Sequence[tuple[object, str]], *, progress: bool = False) -> Tensor:
+    def score_pairs(
+        self, pairs: Sequence[tuple[object, str]], *, show_progress_bar: bool = False
+    ) -> Tensor:
         self.calls.append(len(pairs))
         time.sleep(0.0002 * len(pairs))
         return torch.zeros(len(pairs))

@@ -52,7 +52,7 @@ def test_the_order_of_contexts_is_no_matter(model):
 
 def test_the_split_into_batches_is_no_matter(model, budget, monkeypatch):
     expected = scores_of(model, CONTEXTS, TEXTS)
-    monkeypatch.setattr(model, "token_budget", budget)
+    monkeypatch.setattr(model, "batch_tokens", budget)
     assert_same(scores_of(model, CONTEXTS, TEXTS), expected)
 
 
@@ -78,11 +78,11 @@ def test_company_is_no_matter(model, company):
 )
 def test_any_choice_in_any_batches(model, places, budget):
     expected = scores_of(model, CONTEXTS[:2], TEXTS)[:, places]
-    model.token_budget = budget
+    model.batch_tokens = budget
     try:
         assert_same(scores_of(model, CONTEXTS[:2], [TEXTS[place] for place in places]), expected)
     finally:
-        model.token_budget = 4096
+        model.batch_tokens = 4096
 
 
 def test_texts_beyond_the_maximum_length_score(model):
@@ -98,7 +98,7 @@ def test_every_family_of_encoders(family_model, architecture):
     assert (expected.max(dim=1).values - expected.min(dim=1).values > 0.02).all()
     together = scores_of(model, [LONG, *CONTEXTS], [LONG, *TEXTS[::-1]])
     assert_same(together[1:, 1:], expected.flip(1))
-    model.token_budget = 20
+    model.batch_tokens = 20
     assert_same(scores_of(model, CONTEXTS, TEXTS), expected)
     assert_same(scores_of(model, CONTEXTS[2:3], TEXTS[4:5]), expected[2:3, 4:5])
 

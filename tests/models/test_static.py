@@ -239,7 +239,7 @@ def test_two_towers_can_be_made_of_a_saved_one(folder, tmp_path):
 def test_neither_the_batches_nor_the_order_change_a_vector(folder):
     model = load_model(folder, **CPU)
     vectors = model.encode_candidates(EVERY_TEXT * 3)
-    model.token_budget = 1
+    model.batch_tokens = 1
     some = model.encode_candidates(EVERY_TEXT[::-1] * 3)
     torch.testing.assert_close(vectors.flip(0), some)
     assert model.encode_candidates([]).shape == (0, WIDTH)

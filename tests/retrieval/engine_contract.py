@@ -57,14 +57,14 @@ def some(count, start=0):
     ]
 
 
-def matches(where, metadata):
+def matches(filter, metadata):
     """Whether one candidate passes a filter."""
 
     def leaf(condition):
         value = metadata.get(condition.field)
         return np.array([value is not None and holds(condition, value)])
 
-    return bool(evaluate(where, leaf)[0])
+    return bool(evaluate(filter, leaf)[0])
 
 
 def truth(model, candidates, contexts, top_k):
@@ -107,10 +107,10 @@ class EngineContract:
     def model(self, request):
         return HashModel(request.param)
 
-    def search(self, engine, model, top_k, where=None, *, contexts=None, exact=True):
+    def search(self, engine, model, top_k, filter=None, *, contexts=None, exact=True):
         encoded = model.encode_contexts(contexts or CONTEXTS)
-        parsed = None if where is None else parse_filter(where)
-        return engine.search(encoded, top_k, exact=exact, where=parsed)
+        parsed = None if filter is None else parse_filter(filter)
+        return engine.search(encoded, top_k, exact=exact, filter=parsed)
 
     def test_everything_built_is_there(self, build):
         model = HashModel()
@@ -188,26 +188,26 @@ class EngineContract:
         encoded = self.encoded(model)
         encoded[0, 1:] = 0
         encoded[1, 0] = 0
-        found = engine.search(encoded, 9, exact=True, where=None)
+        found = engine.search(encoded, 9, exact=True, filter=None)
         require_equal(found, truth(model, candidates, encoded, 9))
 
     def test_one_context_alone_and_none(self, build, model):
         candidates = some(100)
         engine = build(model, candidates)
         encoded = self.encoded(model)
-        together = engine.search(encoded, 5, exact=True, where=None)
+        together = engine.search(encoded, 5, exact=True, filter=None)
         for place, each in enumerate(together):
-            alone = engine.search(encoded[place : place + 1], 5, exact=True, where=None)
+            alone = engine.search(encoded[place : place + 1], 5, exact=True, filter=None)
             assert [hit.id for hit in alone[0].hits] == [hit.id for hit in each.hits]
-        assert engine.search(encoded[:0], 5, exact=True, where=None) == []
+        assert engine.search(encoded[:0], 5, exact=True, filter=None) == []
 
-    @pytest.mark.parametrize("where", FILTERS)
-    def test_filtered_search_equals_brute_force_over_the_filtered(self, build, where):
+    @pytest.mark.parametrize("filter", FILTERS)
+    def test_filtered_search_equals_brute_force_over_the_filtered(self, build, filter):
         model = HashModel(4)
         candidates = some(120)
         engine = build(model, candidates)
-        passing = [c for c in candidates if matches(parse_filter(where), c.metadata)]
-        found = self.search(engine, model, 11, where)
+        passing = [c for c in candidates if matches(parse_filter(filter), c.metadata)]
+        found = self.search(engine, model, 11, filter)
         require_equal(found, truth(model, passing, self.encoded(model), 11))
         assert all(each.report.num_candidates == len(passing) for each in found)
 
@@ -215,10 +215,10 @@ class EngineContract:
     def test_fewer_hits_only_where_fewer_pass(self, build, model, exact):
         candidates = some(60)
         engine = build(model, candidates)
-        where = "year == 2012"
-        passing = {c.id for c in candidates if matches(parse_filter(where), c.metadata)}
+        filter = "year == 2012"
+        passing = {c.id for c in candidates if matches(parse_filter(filter), c.metadata)}
         assert 0 < len(passing) < 10
-        for each in self.search(engine, model, 50, where, exact=exact):
+        for each in self.search(engine, model, 50, filter, exact=exact):
             assert {hit.id for hit in each.hits} == passing
 
     def test_approximate_search_finds_the_best_and_scores_exactly(self, build, model):
@@ -356,7 +356,7 @@ class EngineContract:
     def test_contexts_that_are_not_numbers_are_refused(self, build):
         engine = build(HashModel(), some(20))
         with pytest.raises(ModelError, match="not numbers"):
-            engine.search(torch.full((2, 1, 8), torch.nan), 3, exact=True, where=None)
+            engine.search(torch.full((2, 1, 8), torch.nan), 3, exact=True, filter=None)
 
     def test_metadata_are_read_as_they_were_given(self, build):
         values = {"a": "1", "b": 1, "c": 1.5, "d": True, "text": "shadow", "id": "x", "vector": 2}

@@ -81,8 +81,8 @@ def test_parts_make_the_index_that_one_process_makes(source, parts, tmp_path, nu
     assert rows(index) == rows(single)
     contexts = ["a", "b", "c d"]
     assert index.search(contexts, 20) == single.search(contexts, 20)
-    where = 'year >= 20 and lang == "l1"'
-    assert index.search(contexts, 5, where=where) == single.search(contexts, 5, where=where)
+    filter = 'year >= 20 and lang == "l1"'
+    assert index.search(contexts, 5, filter=filter) == single.search(contexts, 5, filter=filter)
     assert index.engine.manifest.fields == single.engine.manifest.fields
     if num_parts == 1:
         assert contents(index.path) == contents(single.path)

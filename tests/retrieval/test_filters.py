@@ -53,22 +53,22 @@ FILTERS = st.recursive(
 METADATA = st.fixed_dictionaries({}, optional=FIELDS)
 
 
-def written(where):
+def written(filter):
     """A filter as one would type it."""
-    if isinstance(where, (All, Any)):
-        word = " and " if isinstance(where, All) else " or "
-        return "(" + word.join(map(written, where.parts)) + ")"
-    if isinstance(where, Not):
-        return f"not {written(where.part)}"
-    if isinstance(where, Membership):
-        return f"{where.field} in {list(where.values)!r}"
-    return f"{where.field} {where.operator} {where.value!r}"
+    if isinstance(filter, (All, Any)):
+        word = " and " if isinstance(filter, All) else " or "
+        return "(" + word.join(map(written, filter.parts)) + ")"
+    if isinstance(filter, Not):
+        return f"not {written(filter.part)}"
+    if isinstance(filter, Membership):
+        return f"{filter.field} in {list(filter.values)!r}"
+    return f"{filter.field} {filter.operator} {filter.value!r}"
 
 
 @given(FILTERS, METADATA)
-def test_what_is_written_is_what_is_read(where, metadata):
-    again = parse_filter(written(where))
-    assert matches(again, metadata) == matches(where, metadata)
+def test_what_is_written_is_what_is_read(filter, metadata):
+    again = parse_filter(written(filter))
+    assert matches(again, metadata) == matches(filter, metadata)
 
 
 @settings(max_examples=60, deadline=None)
@@ -88,10 +88,10 @@ def test_filtered_search_is_a_search_of_those_that_pass(metadata, wheres, gone, 
         index.delete([each.id for each in candidates if each.id in set(map(str, gone))])
         live = list(index)
         top_k = min(top_k, len(live))
-        for where in wheres:
-            passing = {each.id for each in live if matches(where, each.metadata)}
+        for filter in wheres:
+            passing = {each.id for each in live if matches(filter, each.metadata)}
             expected = [hit for hit in index.search(["a"], len(live))[0] if hit.id in passing]
-            found = index.search(["a"], top_k, where=where)
+            found = index.search(["a"], top_k, filter=filter)
             assert pairs(found[0]) == pairs(expected[:top_k])
             assert found.reports[0].num_candidates == len(passing)
             np.testing.assert_allclose(
@@ -177,4 +177,4 @@ def test_fields_are_there_and_of_their_kind(text, message):
 def test_an_index_without_metadata_says_how_to_give_it(tmp_path):
     index = Index.build(HashModel(), ["a"], tmp_path / "index")
     with pytest.raises(UsageError, match=r"no field 'lang'. It has none: index JSONL"):
-        index.search(["x"], 1, where="lang == 'en'")
+        index.search(["x"], 1, filter="lang == 'en'")

@@ -117,10 +117,10 @@ def test_a_selective_filter_is_searched_exactly(tmp_path):
     model = HashModel(4, dimension=16)
     candidates = [(f"id{i}", f"text {i}", {"rare": i % 50 == 0}) for i in range(1500)]
     index = Index.build(model, candidates, tmp_path / "index", backend="hnsw")
-    rare = index.search(["a"], 10, where="rare == true")
+    rare = index.search(["a"], 10, filter="rare == true")
     assert rare.reports[0].certified
     assert rare.reports[0].num_candidates == 30
-    common = index.search(["a"], 10, where="rare == false")
+    common = index.search(["a"], 10, filter="rare == false")
     assert not common.reports[0].certified
     assert common.reports[0].num_candidates == 1470
 

@@ -106,8 +106,8 @@ def test_a_field_has_one_kind_over_the_whole_index(tmp_path):
         assert contents(index.path) == before
     index.add([("b", "y", {"year": 1.5})])
     assert index.engine.manifest.fields == {"open": "boolean", "year": "number"}
-    assert [hit.id for hit in index.search(["x"], 2, where="year > 1.2")[0]] == ["b"]
-    assert [hit.id for hit in index.search(["x"], 2, where="year == 1")[0]] == ["a"]
+    assert [hit.id for hit in index.search(["x"], 2, filter="year > 1.2")[0]] == ["b"]
+    assert [hit.id for hit in index.search(["x"], 2, filter="year == 1")[0]] == ["a"]
     index.delete(["b"])
     index.compact()
     assert index.engine.manifest.fields == {"open": "boolean", "year": "integer"}

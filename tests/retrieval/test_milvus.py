@@ -66,7 +66,7 @@ def address(engine):
 
 def search(engine, model, top_k=5, **options):
     encoded = model.encode_contexts(CONTEXTS)
-    return engine.search(encoded, top_k, **{"exact": True, "where": None, **options})
+    return engine.search(encoded, top_k, **{"exact": True, "filter": None, **options})
 
 
 @pytest.mark.parametrize("num_vectors", [1, 4])
@@ -94,7 +94,7 @@ def test_searches_are_widened_until_they_certify(make, monkeypatch):
     candidates = some(1500)
     engine.add(candidates, model.encode_candidates, replace=False)
     encoded = model.encode_contexts(CONTEXTS) / 8  # so that attention is spread out
-    found = engine.search(encoded, 2, exact=True, where=None)
+    found = engine.search(encoded, 2, exact=True, filter=None)
     require_equal(found, truth(model, candidates, encoded, 2))
     assert {each.report.strategy for each in found} == {"searches"}
     assert {4, 16, 64} <= set(limits)
@@ -317,7 +317,7 @@ def test_fields_widen_from_whole_numbers_to_numbers(make):
     engine.add([Candidate("a", "x", {"n": 1})], model.encode_candidates, replace=False)
     engine.add([Candidate("b", "y", {"n": 1.5})], model.encode_candidates, replace=False)
     assert engine._description.kinds == {"n": "number"}
-    found = search(other, model, 5, where=Comparison("n", ">", 1.2))
+    found = search(other, model, 5, filter=Comparison("n", ">", 1.2))
     assert [hit.id for hit in found[0].hits] == ["b"]
     other.close()
 
@@ -352,7 +352,7 @@ def test_a_write_that_fails_takes_back_what_was_replaced(make, monkeypatch):
     engine = make()
     candidates = some(10)
     engine.add(candidates, model.encode_candidates, replace=False)
-    before = engine.search(model.encode_contexts(CONTEXTS), 10, exact=True, where=None)
+    before = engine.search(model.encode_contexts(CONTEXTS), 10, exact=True, filter=None)
     plain = Collection.write
     calls = []
 
@@ -373,7 +373,7 @@ def test_a_write_that_fails_takes_back_what_was_replaced(make, monkeypatch):
 def test_contexts_of_another_dimension_are_refused(make):
     engine = make()
     with pytest.raises(UsageError, match="8 dimensions, got contexts of 5"):
-        engine.search(torch.ones(1, 2, 5), 3, exact=True, where=None)
+        engine.search(torch.ones(1, 2, 5), 3, exact=True, filter=None)
 
 
 def test_vectors_of_another_shape_are_refused(make):

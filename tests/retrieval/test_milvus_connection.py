@@ -54,7 +54,7 @@ def numbered(count, start=0):
 
 
 def search(engine, top_k=3):
-    return engine.search(MODEL.encode_contexts(["x"]), top_k, exact=True, where=None)
+    return engine.search(MODEL.encode_contexts(["x"]), top_k, exact=True, filter=None)
 
 
 @pytest.fixture(scope="module")
@@ -350,7 +350,7 @@ def test_a_missing_extra_gives_the_command(tmp_path, monkeypatch, package):
 def test_no_warnings(tmp_path):
     script = (
         SCRIPT + "engine.add([Candidate('a', 'b')], lambda t: torch.ones(1, 8), replace=False)\n"
-        "engine.search(torch.ones(1, 1, 8), 1, exact=False, where=None); engine.close()\n"
+        "engine.search(torch.ones(1, 1, 8), 1, exact=False, filter=None); engine.close()\n"
         "import threading; print([t.name for t in threading.enumerate() if not t.daemon])"
     )
     done = subprocess.run(

@@ -96,8 +96,8 @@ def encode(texts):
     return torch.ones(len(texts), 2)
 
 
-def passing(engine, where):
-    translated = expression(where)
+def passing(engine, filter):
+    translated = expression(filter)
     if isinstance(translated, bool):
         return {candidate.id for candidate in engine} if translated else set()
     pages = engine._collection.pages(translated, ["id"], 64)
@@ -136,11 +136,11 @@ def engines(make, candidates):
 
 
 @settings(max_examples=150, deadline=None, database=None)
-@given(where=FILTERS)
-def test_milvus_and_python_let_the_same_candidates_pass(engines, where):
+@given(filter=FILTERS)
+def test_milvus_and_python_let_the_same_candidates_pass(engines, filter):
     for engine, many in engines:
-        expected = {str(i) for i, metadata in enumerate(many) if matches(where, metadata)}
-        assert passing(engine, where) == expected
+        expected = {str(i) for i, metadata in enumerate(many) if matches(filter, metadata)}
+        assert passing(engine, filter) == expected
 
 
 @pytest.mark.parametrize(
@@ -149,14 +149,14 @@ def test_milvus_and_python_let_the_same_candidates_pass(engines, where):
 )
 def test_nothing_gets_out_of_quotes(engines, text):
     engine, many = engines[0]
-    for where in (Comparison("word", "==", text), Membership("word", (text, text + "x"))):
-        expected = {str(i) for i, metadata in enumerate(many) if matches(where, metadata)}
-        assert passing(engine, where) == expected
+    for filter in (Comparison("word", "==", text), Membership("word", (text, text + "x"))):
+        expected = {str(i) for i, metadata in enumerate(many) if matches(filter, metadata)}
+        assert passing(engine, filter) == expected
 
 
 def test_not_is_pushed_down_to_the_conditions():
-    where = parse_filter('not (lang == "en" or year < 2020 and not flag != true)')
-    text = expression(where)
+    filter = parse_filter('not (lang == "en" or year < 2020 and not flag != true)')
+    text = expression(filter)
     assert "not (" not in text.replace("(not exists", "")
     assert text == (
         '((not exists $meta["m_lang"] or ($meta["m_lang"] != "en")) and '
@@ -176,7 +176,7 @@ def test_filters_that_are_the_same_for_all_candidates_are_worked_out():
 
 
 @pytest.mark.parametrize(
-    "where",
+    "filter",
     [
         Comparison("a", "==", 2**63),
         Comparison("a", "<", float("inf")),
@@ -184,9 +184,9 @@ def test_filters_that_are_the_same_for_all_candidates_are_worked_out():
         Membership("a", (1, -(2**63))),
     ],
 )
-def test_values_that_milvus_does_not_have_are_refused(where):
+def test_values_that_milvus_does_not_have_are_refused(filter):
     with pytest.raises(UsageError, match="Milvus compares with"):
-        expression(where)
+        expression(filter)
 
 
 def test_quoting():

@@ -27,9 +27,9 @@ def index(request, tmp_path):
 def test_it_is_the_index_in_a_folder(index, tmp_path):
     local = Index.build(HashModel(4), CANDIDATES, tmp_path / "local")
     assert len(index) == 150
-    for where in (None, "year >= 2010", "year == 2003 or not year < 2015"):
-        ours = index.search(["a", "b"], 7, exact=True, where=where)
-        theirs = local.search(["a", "b"], 7, where=where)
+    for filter in (None, "year >= 2010", "year == 2003 or not year < 2015"):
+        ours = index.search(["a", "b"], 7, exact=True, filter=filter)
+        theirs = local.search(["a", "b"], 7, filter=filter)
         assert [[hit.id for hit in hits] for hits in ours] == [
             [hit.id for hit in hits] for hits in theirs
         ]

@@ -26,7 +26,7 @@ def look(index):
     assert {text for text, _ in found.values()} == {f"version {min(versions)}"}, found
     sides = {side: {i[1:] for i in found if i[0] == side} for side in "lr"}
     assert sides["l"] == sides["r"] and len(found) == len(index), found
-    hits = index.search(["a"], len(index), where=f"version == {min(versions)}")[0]
+    hits = index.search(["a"], len(index), filter=f"version == {min(versions)}")[0]
     assert {hit.id for hit in hits} == set(found), (hits, found)
     assert {hit.text for hit in hits} == {f"version {min(versions)}"}, hits
     return min(versions)

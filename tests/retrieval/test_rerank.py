@@ -26,9 +26,9 @@ class BruteIndex:
     def __len__(self):
         return len(self.candidates)
 
-    def search(self, contexts, top_k=10, *, exact=False, where=None):
-        self.asked = {"top_k": top_k, "exact": exact, "where": where}
-        passing = self.candidates if where is None else self.candidates[: int(where)]
+    def search(self, contexts, top_k=10, *, exact=False, filter=None):
+        self.asked = {"top_k": top_k, "exact": exact, "filter": filter}
+        passing = self.candidates if filter is None else self.candidates[: int(filter)]
         report = SearchReport(
             strategy="scan", num_candidates=len(passing), num_scored=len(passing), certified=True
         )
@@ -45,7 +45,7 @@ class HashCross:
         self.config = SimpleNamespace(architecture=architecture, task=task)
         self.calls = []
 
-    def score_pairs(self, pairs, *, progress=False):
+    def score_pairs(self, pairs, *, show_progress_bar=False):
         self.calls.append(list(pairs))
         return torch.tensor([self.score_of(*pair) for pair in pairs])
 
@@ -127,7 +127,7 @@ def test_how_many_are_retrieved(num_candidates, top_k, count):
     index = BruteIndex(numbered(40))
     pipeline = RetrieveRerank(index, HashCross(), num_candidates=num_candidates)
     [hits] = pipeline.search(["a"], top_k, exact=True)
-    assert index.asked == {"top_k": count, "exact": True, "where": None}
+    assert index.asked == {"top_k": count, "exact": True, "filter": None}
     assert len(hits) == top_k
 
 
@@ -135,7 +135,7 @@ def test_how_many_are_retrieved(num_candidates, top_k, count):
 def test_fewer_pass_a_filter(passing):
     candidates, reranker = numbered(40), HashCross()
     found = RetrieveRerank(BruteIndex(candidates), reranker).search(
-        CONTEXTS, 10, where=str(passing)
+        CONTEXTS, 10, filter=str(passing)
     )
     assert found == [by_hand(reranker.score_of, c, candidates[:passing], 10) for c in CONTEXTS]
     assert [report.num_candidates for report in found.reports] == [passing] * 3
@@ -148,20 +148,20 @@ def test_on_an_index_folder(tmp_path):
     ]
     index = Index.build(HashModel(4), candidates, tmp_path / "index")
     reranker = HashCross()
-    where = "year < 2060 and new == true"
+    filter = "year < 2060 and new == true"
     passing = [(c.id, c.text) for c in candidates if c.metadata["new"]][:20]
-    everything = RetrieveRerank(index, reranker).search(CONTEXTS, 30, where=where)
+    everything = RetrieveRerank(index, reranker).search(CONTEXTS, 30, filter=filter)
     assert everything == [by_hand(reranker.score_of, c, passing, 30) for c in CONTEXTS]
     few = RetrieveRerank(index, reranker, num_candidates=6)
-    found = few.search(CONTEXTS, 4, exact=True, where=where)
-    assert found.retrieved == index.search(CONTEXTS, 6, exact=True, where=where)
+    found = few.search(CONTEXTS, 4, exact=True, filter=filter)
+    assert found.retrieved == index.search(CONTEXTS, 6, exact=True, filter=filter)
     for context, hits, retrieved in zip(CONTEXTS, found, found.retrieved, strict=True):
         pairs = [(hit.id, hit.text) for hit in retrieved]
         assert hits == by_hand(reranker.score_of, context, pairs, 4)
     assert all(report.certified and report.num_candidates == 20 for report in found.reports)
     for wrong in ("yaer < 2060", "year <"):
         with pytest.raises(UsageError):
-            few.search(CONTEXTS, 4, where=wrong)
+            few.search(CONTEXTS, 4, filter=wrong)
     with pytest.raises(UsageError, match="contexts must be a list"):
         few.search("text", 4)
 

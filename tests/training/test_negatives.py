@@ -44,7 +44,7 @@ class FakeCross:
     def fingerprint(self):
         return f"fake {sorted(self.table.items())}"
 
-    def score_pairs(self, pairs, *, progress=False):
+    def score_pairs(self, pairs, *, show_progress_bar=False):
         assert len(set(pairs)) == len(pairs)
         self.calls.append(len(pairs))
         return torch.tensor([float(self.table.get(text, len(text))) for _, text in pairs])

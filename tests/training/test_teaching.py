@@ -66,11 +66,11 @@ class Counting:
     def fingerprint(self):
         return self.model.fingerprint()
 
-    def score_pairs(self, pairs, *, progress=False):
+    def score_pairs(self, pairs, *, show_progress_bar=False):
         self.calls.append(len(pairs))
         if self.limit is not None and len(self.calls) > self.limit:
             raise KeyboardInterrupt
-        return self.model.score_pairs(pairs, progress=progress)
+        return self.model.score_pairs(pairs, show_progress_bar=show_progress_bar)
 
 
 def scores_of(cross, example):
@@ -208,7 +208,7 @@ def test_teachers_of_the_wrong_kind(cross, bert):
 
 def test_scores_that_are_no_numbers(cross):
     class Broken(Counting):
-        def score_pairs(self, pairs, *, progress=False):
+        def score_pairs(self, pairs, *, show_progress_bar=False):
             return torch.full((len(pairs),), float("inf"))
 
     with pytest.raises(ModelError, match="not all finite"):

@@ -219,7 +219,7 @@ def taught(
         "methods": methods,
         "settings": settings,
         "relabel": options.relabel,
-        "progress": True,
+        "show_progress_bar": True,
         "say": output.say,
     }
     if not isinstance(pool, list):
@@ -266,7 +266,7 @@ def taught_dev(options: DistilOptions, teacher: Any, dev: Dev, output: Output) -
         to_score,
         store=store,
         relabel=options.relabel,
-        progress=True,
+        show_progress_bar=True,
         say=output.say,
     )
     scored = iter(found)
@@ -289,7 +289,7 @@ def methods_of(options: DistilOptions) -> list[Method]:
         elif name == "dialogue":
             made.append(methods.dialogue_method())
         elif name == "bm25":
-            made.append(methods.bm25_method(options.bm25, progress=True))
+            made.append(methods.bm25_method(options.bm25, show_progress_bar=True))
         elif name == "model":
             assert options.miner is not None
             made.append(methods.model_method(load(options.miner, options)))

@@ -114,7 +114,9 @@ def evaluate_examples(options: EvaluateOptions, everything: list[Example], outpu
     warn_of_left_out(task, output)
     model = task.lexical() if options.model == BM25 else load(Path(options.model), options)
     require_ranking(model, options.model)
-    result = ranking.evaluate(model, examples, ks=task.ks, metrics=task.others, progress=True)
+    result = ranking.evaluate(
+        model, examples, ks=task.ks, metrics=task.others, show_progress_bar=True
+    )
     write_per_query(options.output, result.per_query.rows())
     found = f"{result.num_examples:,} examples, C = {result.candidates_text} candidates each"
     tell(options, output, found, result.named(), result.to_json())
@@ -158,7 +160,7 @@ def evaluate_corpus(options: EvaluateOptions, data: RetrievalSet, output: Output
         reranker=None if options.rerank is None else load(Path(options.rerank), options),
         rerank_top=top,
         metrics=task.metrics,
-        progress=True,
+        show_progress_bar=True,
     )
     write_per_query(options.output, figures.rows())
     reranked = ""

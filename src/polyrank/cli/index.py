@@ -257,7 +257,7 @@ def add(options: IndexOptions, output: Output) -> None:
         options.model,
         device=options.device,
         dtype=options.dtype,
-        token_budget=options.batch_tokens,
+        batch_tokens=options.batch_tokens,
     ) as opened:
         before = len(opened)
         count = opened.add(options.add, replace=options.replace)

@@ -111,7 +111,7 @@ def mine(options: MineOptions, output: Output) -> None:
         options.negatives,
         cross=cross,
         restart=options.restart,
-        progress=True,
+        show_progress_bar=True,
         say=output.say,
     )
     say_counts(result, options, output)
@@ -201,7 +201,7 @@ def method_of(options: MineOptions) -> Method:
     if options.method == "dialogue":
         return methods.dialogue_method()
     if options.method == "bm25":
-        return methods.bm25_method(options.bm25, progress=True)
+        return methods.bm25_method(options.bm25, show_progress_bar=True)
     assert options.model is not None
     model = load(options.model, options)
     if options.index is None:

@@ -118,7 +118,7 @@ def load(path: Path, options: ModelOptions) -> Any:
         path,
         device=options.device,
         dtype=options.dtype,
-        token_budget=options.batch_tokens,
+        batch_tokens=options.batch_tokens,
         trainable=False,
     )
 

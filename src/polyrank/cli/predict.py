@@ -129,7 +129,7 @@ def write(
         kind=kind,
         limit=options.limit,
         restart=options.restart,
-        progress=True,
+        show_progress_bar=True,
         say=output.say,
     )
     output.say(f"{found.num_pairs:,} {kind} in {found.num_rows:,} rows: {options.output}")

@@ -258,7 +258,7 @@ def load_base(options: PretrainOptions, corpora: Corpora, device: str, output: O
         base,
         device=device,
         dtype=options.dtype,
-        token_budget=options.batch_tokens,
+        batch_tokens=options.batch_tokens,
         defaults=MODEL,
         **options.model,
     )

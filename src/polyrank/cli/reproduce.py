@@ -127,7 +127,7 @@ def reproduce(options: ReproduceOptions, output: Output) -> None:
         overrides=options.overrides,
         base=options.base,
         seeds=options.seeds,
-        place=Place(device=options.device, dtype=options.dtype, token_budget=options.batch_tokens),
+        place=Place(device=options.device, dtype=options.dtype, batch_tokens=options.batch_tokens),
         keep_models=options.keep_models,
     )
     made = []

@@ -123,7 +123,7 @@ class Searcher:
             model,
             device=options.device,
             dtype=options.dtype,
-            token_budget=options.batch_tokens,
+            batch_tokens=options.batch_tokens,
         )
         self.pipeline: RetrieveRerank | None = None
         if options.rerank is not None:
@@ -144,13 +144,13 @@ class Searcher:
         top_k = options.top_k if asked.top_k is None else asked.top_k
         top_k = min(DEFAULT_TOP_K, len(self.index)) if top_k is None else top_k
         exact = options.exact if asked.exact is None else asked.exact
-        where = options.filter if asked.filter is None else asked.filter
+        filter = options.filter if asked.filter is None else asked.filter
         if self.pipeline is None:
-            found = self.index.search(contexts, top_k, exact=exact, where=where)
+            found = self.index.search(contexts, top_k, exact=exact, filter=filter)
             num_reranked = [0] * len(found)
         else:
             reranked = self.pipeline.search(
-                contexts, top_k, exact=exact, where=where, progress=True
+                contexts, top_k, exact=exact, filter=filter, show_progress_bar=True
             )
             found, num_reranked = reranked, [len(hits) for hits in reranked.retrieved]
         for context, hits, report, count in zip(

@@ -72,8 +72,8 @@ def static(options: StaticOptions, output: Output) -> None:
             sif=options.sif,
             device=options.device,
             dtype=options.dtype,
-            token_budget=options.batch_tokens,
-            progress=True,
+            batch_tokens=options.batch_tokens,
+            show_progress_bar=True,
         )
     model.save_pretrained(options.output)
     seconds = time.perf_counter() - started

@@ -344,7 +344,7 @@ def load_base(options: TrainOptions, device: str, examples: Records, output: Out
         is_own=Path(options.base).is_dir(),
         device=device,
         dtype=options.dtype,
-        token_budget=options.batch_tokens,
+        batch_tokens=options.batch_tokens,
         **settings,
     )
 

@@ -214,7 +214,7 @@ class Evaluator:
             return metrics
         self.say(f"{name}: evaluating on {self.task.num_queries:,} queries")
         if isinstance(self.task, RankingTask):
-            metrics = self.task.evaluate(self.open(info.source), progress=True)
+            metrics = self.task.evaluate(self.open(info.source), show_progress_bar=True)
         else:
             rankings = self.rankings(self.task, info, stage)
             metrics = judge(rankings, self.task.data, self.task.metrics)
@@ -227,12 +227,14 @@ class Evaluator:
         if finder.identity not in self.retrieved:
             model = self.open(finder.source)
             depth = depth_for(task.metrics)
-            self.retrieved[finder.identity] = retrieve(model, task.data, depth=depth, progress=True)
+            self.retrieved[finder.identity] = retrieve(
+                model, task.data, depth=depth, show_progress_bar=True
+            )
         found = self.retrieved[finder.identity]
         if stage is None:
             return found
         top = self.settings.rerank_top
-        return rerank(self.open(info.source), task.data, found, top, progress=True)
+        return rerank(self.open(info.source), task.data, found, top, show_progress_bar=True)
 
     def latency(self, entry: Entry, info: ModelInfo) -> dict[int, Latency]:
         """The time of a query at each size, kept or measured now."""

@@ -173,7 +173,7 @@ def write_predictions(
     limit: int | None = None,
     restart: bool = False,
     block_size: int = BLOCK,
-    progress: bool = False,
+    show_progress_bar: bool = False,
     say: Say = silent,
 ) -> PredictionResult:
     """Write the rows of `predict` as JSONL; the file appears when it is complete.
@@ -206,7 +206,7 @@ def write_predictions(
             model, islice(inputs, limit), kind=wanted, start=done, block_size=block_size
         )
         try:
-            with bar("Predicting" if progress else None) as advance:
+            with bar("Predicting" if show_progress_bar else None) as advance:
                 advance(done)
                 for rows in found:
                     lines = (json.dumps(row, ensure_ascii=False) for row in rows)

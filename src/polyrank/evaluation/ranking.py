@@ -35,11 +35,13 @@ GATHERED_NUMBERS = 1 << 24
 class TwoTowerRanker(Protocol):
     """A bi-encoder or a poly-encoder: candidates have vectors of their own."""
 
-    def encode_contexts(self, contexts: Sequence[Context], *, progress: bool = False) -> Tensor:
+    def encode_contexts(
+        self, contexts: Sequence[Context], *, show_progress_bar: bool = False
+    ) -> Tensor:
         """(B, m, d)."""
         ...
 
-    def encode_candidates(self, texts: Sequence[str], *, progress: bool = False) -> Tensor:
+    def encode_candidates(self, texts: Sequence[str], *, show_progress_bar: bool = False) -> Tensor:
         """(N, d)."""
         ...
 
@@ -57,7 +59,7 @@ class PairRanker(Protocol):
     """A cross-encoder: reads both texts at once."""
 
     def score_pairs(
-        self, pairs: Sequence[tuple[Context, str]], *, progress: bool = False
+        self, pairs: Sequence[tuple[Context, str]], *, show_progress_bar: bool = False
     ) -> Tensor:
         """A score for each pair, (n,)."""
         ...
@@ -162,7 +164,7 @@ def evaluate(
     *,
     ks: Sequence[int] = KS,
     metrics: Sequence[str] = (),
-    progress: bool = False,
+    show_progress_bar: bool = False,
 ) -> EvaluationResult:
     """Rank the candidates of every example and average; ties count at chance (see `metrics`).
 
@@ -176,7 +178,7 @@ def evaluate(
     wanted = metrics_of(examples, ks, metrics)
     gold = [gold_of(example, row) for row, example in enumerate(examples)]
     names = [name_of(example, row) for row, example in enumerate(examples)]
-    scores = score_candidates(model, examples, progress=progress)
+    scores = score_candidates(model, examples, show_progress_bar=show_progress_bar)
     ranks = gold_ranks([values.numpy() for values in scores], gold, names)
     per_query = PerQuery(
         ids=tuple(example.id for example in examples),
@@ -212,7 +214,7 @@ def metrics_of(
 
 @torch.inference_mode()
 def score_candidates(
-    model: Ranker, examples: Sequence[Example], *, progress: bool = False
+    model: Ranker, examples: Sequence[Example], *, show_progress_bar: bool = False
 ) -> list[Tensor]:
     """The scores (C,) of the candidates of each example, on the CPU; C may vary.
 
@@ -222,14 +224,14 @@ def score_candidates(
     candidates = [candidates_of(example, row) for row, example in enumerate(examples)]
     contexts = [hashable(example.context) for example in examples]
     if isinstance(model, TwoTowerRanker):
-        return score_vectors(model, contexts, candidates, progress)
+        return score_vectors(model, contexts, candidates, show_progress_bar)
     pairs = [
         (context, text)
         for context, texts in zip(contexts, candidates, strict=True)
         for text in texts
     ]
     unique, places = deduplicate(pairs)
-    scores = model.score_pairs(unique, progress=progress).float().cpu()
+    scores = model.score_pairs(unique, show_progress_bar=show_progress_bar).float().cpu()
     if scores.ndim != 1:
         raise UsageError(
             f"The model gives {scores.shape[1]} classes for a pair, where one score was expected.",
@@ -243,13 +245,17 @@ def score_vectors(
     model: TwoTowerRanker,
     contexts: Sequence[str | tuple[str, ...]],
     candidates: Sequence[tuple[str, ...]],
-    progress: bool,
+    show_progress_bar: bool,
 ) -> list[Tensor]:
     """The scores of a two-tower model: encode what differs, then gather and score."""
     unique_contexts, context_places = deduplicate(contexts)
     unique_texts, text_places = deduplicate(text for texts in candidates for text in texts)
-    context_vectors = model.encode_contexts(unique_contexts, progress=progress)  # (·, m, d)
-    candidate_vectors = model.encode_candidates(unique_texts, progress=progress)  # (N, d)
+    context_vectors = model.encode_contexts(
+        unique_contexts, show_progress_bar=show_progress_bar
+    )  # (·, m, d)
+    candidate_vectors = model.encode_candidates(
+        unique_texts, show_progress_bar=show_progress_bar
+    )  # (N, d)
     counts = [len(texts) for texts in candidates]
     indices = torch.tensor(text_places, dtype=torch.long).split(counts)
     by_count: dict[int, list[int]] = {}

@@ -54,7 +54,7 @@ def evaluate_retrieval(
     rerank_top: int = 100,
     metrics: Sequence[str] = USUAL,
     depth: int | None = None,
-    progress: bool = False,
+    show_progress_bar: bool = False,
 ) -> QueryMetrics:
     """Search the corpus for every judged query and measure each ranking of `depth` documents.
 
@@ -68,14 +68,14 @@ def evaluate_retrieval(
     depth = depth_for(metrics) if depth is None else depth
     if reranker is not None:
         require_reranker(reranker)
-    rankings = retrieve(model, data, depth=depth, progress=progress)
+    rankings = retrieve(model, data, depth=depth, show_progress_bar=show_progress_bar)
     if reranker is not None:
-        rankings = rerank(reranker, data, rankings, rerank_top, progress=progress)
+        rankings = rerank(reranker, data, rankings, rerank_top, show_progress_bar=show_progress_bar)
     return judge(rankings, data, metrics)
 
 
 def retrieve(
-    model: Any, data: RetrievalSet, *, depth: int = DEPTH, progress: bool = False
+    model: Any, data: RetrievalSet, *, depth: int = DEPTH, show_progress_bar: bool = False
 ) -> Rankings:
     """The best `depth` documents for each judged query.
 
@@ -86,7 +86,7 @@ def retrieve(
     texts = list(queries.values())
     count = min(depth + 1, len(data.corpus))
     if isinstance(model, TwoTowerRanker):
-        found = search_vectors(model, data.corpus, texts, count, progress)
+        found = search_vectors(model, data.corpus, texts, count, show_progress_bar)
     elif isinstance(model, Searcher):
         found = [[hit.id for hit in hits] for hits in model.search(texts, count)]
     else:
@@ -102,18 +102,24 @@ def retrieve(
 
 
 def search_vectors(
-    model: Any, corpus: Sequence[Candidate], contexts: Sequence[Context], k: int, progress: bool
+    model: Any,
+    corpus: Sequence[Candidate],
+    contexts: Sequence[Context],
+    k: int,
+    show_progress_bar: bool,
 ) -> list[list[str]]:
     """The ids of the best k documents for each context, by exact search in memory."""
     ordered = sorted(corpus, key=lambda each: each.id)  # of equal scores the larger row comes first
-    vectors = model.encode_candidates([each.text for each in ordered], progress=progress)
-    encoded = model.encode_contexts(contexts, progress=progress)
+    vectors = model.encode_candidates(
+        [each.text for each in ordered], show_progress_bar=show_progress_bar
+    )
+    encoded = model.encode_contexts(contexts, show_progress_bar=show_progress_bar)
     if not bool(vectors.isfinite().all()):
         raise not_numbers("The vectors of the corpus")
     if model.device.type == "cuda":
         vectors = vectors.to(model.device)
     found = []
-    with bar("Searching" if progress else None, total=len(contexts)) as advance:
+    with bar("Searching" if show_progress_bar else None, total=len(contexts)) as advance:
         for group in encoded.split(QUERIES_AT_ONCE):
             for ranked in top_k(group, vectors, k, model.attention):
                 found.append([ordered[row].id for row in ranked.rows])
@@ -127,14 +133,14 @@ def rerank(
     rankings: Rankings,
     top: int,
     *,
-    progress: bool = False,
+    show_progress_bar: bool = False,
 ) -> Rankings:
     """The best `top` of each ranking by the model's score, ties by the larger id; then the rest."""
     texts = {each.id: each.text for each in data.corpus}
     pairs = [
         (data.queries[query], texts[each]) for query, ids in rankings.items() for each in ids[:top]
     ]
-    scores = model.score_pairs(pairs, progress=progress).tolist() if pairs else []
+    scores = model.score_pairs(pairs, show_progress_bar=show_progress_bar).tolist() if pairs else []
     if any(map(math.isnan, scores)):
         raise not_numbers("The reranker's scores")
     remaining = iter(scores)

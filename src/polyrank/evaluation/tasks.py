@@ -78,9 +78,15 @@ class RankingTask:
         texts = self.different_texts()
         return BM25Index.build([Candidate(str(row), text) for row, text in enumerate(texts)])
 
-    def evaluate(self, model: Any, *, progress: bool = False) -> QueryMetrics:
+    def evaluate(self, model: Any, *, show_progress_bar: bool = False) -> QueryMetrics:
         """Rank every example's candidates."""
-        result = evaluate(model, self.examples, ks=self.ks, metrics=self.others, progress=progress)
+        result = evaluate(
+            model,
+            self.examples,
+            ks=self.ks,
+            metrics=self.others,
+            show_progress_bar=show_progress_bar,
+        )
         return result.query_metrics()
 
 

@@ -51,7 +51,7 @@ class Model(nn.Module):
         super().__init__()
         self.tokenizer = tokenizer
         self.path: Path | None = None
-        self.token_budget: int = 4096
+        self.batch_tokens: int = 4096
         self.compute_dtype = torch.float32
         self._copies: dict[str, tuple[int, nn.Module]] = {}
         self._fingerprint: tuple[int, str] | None = None
@@ -149,7 +149,7 @@ class Model(nn.Module):
         """Forget a classifier beside the scores: other training of the encoders outdates it."""
 
     def class_logits(
-        self, pairs: Sequence[tuple[Context, str]], *, progress: bool = False
+        self, pairs: Sequence[tuple[Context, str]], *, show_progress_bar: bool = False
     ) -> Tensor:
         """The logits of the classes of each pair of texts: (n, L), float32, on the CPU.
 
@@ -161,22 +161,24 @@ class Model(nn.Module):
         )
 
     def class_probabilities(
-        self, pairs: Sequence[tuple[Context, str]], *, progress: bool = False
+        self, pairs: Sequence[tuple[Context, str]], *, show_progress_bar: bool = False
     ) -> Tensor:
         """The probability of each of the `classes`, for each pair of texts: (n, L), float32.
 
         Raises UsageError for a model without a classifier.
         """
-        return self.class_logits(pairs, progress=progress).softmax(dim=1)
+        return self.class_logits(pairs, show_progress_bar=show_progress_bar).softmax(dim=1)
 
     def classify(
-        self, pairs: Sequence[tuple[Context, str]], *, progress: bool = False
+        self, pairs: Sequence[tuple[Context, str]], *, show_progress_bar: bool = False
     ) -> list[str]:
         """The name of the most probable class of each pair of texts, (n,).
 
         Raises UsageError for a model without a classifier.
         """
-        places = self.class_logits(pairs, progress=progress).argmax(dim=1).tolist()
+        places = (
+            self.class_logits(pairs, show_progress_bar=show_progress_bar).argmax(dim=1).tolist()
+        )
         names = self.classes or ()
         return [names[place] for place in places]
 
@@ -193,7 +195,7 @@ class Model(nn.Module):
         known = self._copies.get(name)
         if known is None or known[0] != state:
             module = self.get_submodule(name)
-            copied = inference_copy(module, dtype or self.compute_dtype, self.token_budget)
+            copied = inference_copy(module, dtype or self.compute_dtype, self.batch_tokens)
             self._copies[name] = (state, copied)
         return self._copies[name][1]
 
@@ -205,7 +207,7 @@ class Model(nn.Module):
         description: str | None = None,
     ) -> Iterator[tuple[Tensor, Batch]]:
         """Yield (rows, batch) over all sequences, batched by tokens, where the model computes."""
-        groups = planned(sequences, self.tokenizer.padding, self.token_budget)
+        groups = planned(sequences, self.tokenizer.padding, self.batch_tokens)
         with bar(description, total=len(sequences)) as advance:
             for rows in groups:
                 batch = collate(sequences, rows, self.tokenizer.padding, segments)
@@ -240,7 +242,7 @@ class Model(nn.Module):
         *,
         device: str | torch.device = "auto",
         dtype: str | torch.dtype = "auto",
-        token_budget: int | None = None,
+        batch_tokens: int | None = None,
         defaults: Mapping[str, Any] | None = None,
         **settings: Any,
     ) -> Self:
@@ -253,7 +255,7 @@ class Model(nn.Module):
         else is new. `defaults` take the place of the configuration's and
         of what the source brings, except of what a saved model's weights were made for; lengths
         among them are cut to what the encoder can place. `dtype` is the precision of inference,
-        `token_budget` the most padded tokens of one of its batches. Raises
+        `batch_tokens` the most padded tokens of one of its batches. Raises
         ModelError if there is no model or its weights do not fit, UsageError for an unknown
         setting or one that contradicts the saved model.
         """
@@ -262,7 +264,7 @@ class Model(nn.Module):
             is_own=Path(source).is_dir(),
             device=device,
             dtype=dtype,
-            token_budget=token_budget,
+            batch_tokens=batch_tokens,
             defaults=defaults,
             **settings,
         )
@@ -275,7 +277,7 @@ class Model(nn.Module):
         is_own: bool,
         device: str | torch.device = "auto",
         dtype: str | torch.dtype = "auto",
-        token_budget: int | None = None,
+        batch_tokens: int | None = None,
         defaults: Mapping[str, Any] | None = None,
         trainable: bool = True,
         **settings: Any,
@@ -288,8 +290,8 @@ class Model(nn.Module):
         model = load(cls, folder, settings, defaults or {}, trainable=trainable)
         model.path = folder.absolute() if is_own else None
         model.place(device, dtype)
-        if token_budget is not None:
-            model.token_budget = token_budget
+        if batch_tokens is not None:
+            model.batch_tokens = batch_tokens
         return cast("Self", model.eval())
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Model:

@@ -57,20 +57,20 @@ class BiEncoder(TwoTower):
         self.classifier = None
 
     def class_logits(
-        self, pairs: Sequence[tuple[Context, str]], *, progress: bool = False
+        self, pairs: Sequence[tuple[Context, str]], *, show_progress_bar: bool = False
     ) -> Tensor:
         """The logits of the classes of each pair of texts: (n, L), float32, on the CPU.
 
         Every different text is encoded once for each side. Raises UsageError without a classifier.
         """
         if self.classifier is None:
-            return super().class_logits(pairs, progress=progress)
+            return super().class_logits(pairs, show_progress_bar=show_progress_bar)
         firsts, first_places = different(
             context if isinstance(context, str) else tuple(context) for context, _ in pairs
         )
         seconds, second_places = different(text for _, text in pairs)
-        u = self.context_outputs(firsts, self.project_contexts, progress)[:, 0]  # (·, d)
-        v = self.candidate_outputs(seconds, self.project_candidates, progress)  # (·, d)
+        u = self.context_outputs(firsts, self.project_contexts, show_progress_bar)[:, 0]  # (·, d)
+        v = self.candidate_outputs(seconds, self.project_candidates, show_progress_bar)  # (·, d)
         logits = []
         with torch.inference_mode():
             for start in range(0, len(pairs), AT_ONCE):

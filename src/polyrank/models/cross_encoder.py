@@ -125,7 +125,7 @@ class CrossEncoder(Model):
         return in_order([self.read(*modules, batch) for batch in pairs], pairs)
 
     def score_pairs(
-        self, pairs: Sequence[tuple[Context, str]], *, progress: bool = False
+        self, pairs: Sequence[tuple[Context, str]], *, show_progress_bar: bool = False
     ) -> Tensor:
         """The score of each (context, candidate): (n,), float32; logits (n, L) for classes."""
         require_list("pairs", pairs)
@@ -136,14 +136,14 @@ class CrossEncoder(Model):
         ids, segments = self.encode_pairs([pair[0] for pair in pairs], [pair[1] for pair in pairs])
         classes = (self.config.num_labels,) if self.config.task == "classify" else ()
         scores = torch.zeros(len(ids), *classes)
-        described = "Scoring pairs" if progress else None
+        described = "Scoring pairs" if show_progress_bar else None
         with torch.inference_mode():
             for rows, batch in self.batched(ids, segments, description=described):
                 scores[rows.cpu()] = self.read(tower, second, head, batch).cpu()
         return scores
 
     def class_logits(
-        self, pairs: Sequence[tuple[Context, str]], *, progress: bool = False
+        self, pairs: Sequence[tuple[Context, str]], *, show_progress_bar: bool = False
     ) -> Tensor:
         """The logits of the classes of each pair of texts: (n, L), float32, on the CPU.
 
@@ -154,7 +154,7 @@ class CrossEncoder(Model):
                 f"The cross-encoder has task = {self.config.task}, so it cannot tell classes.",
                 "Train one on labelled pairs with classes, with task = classify.",
             )
-        return self.score_pairs(pairs, progress=progress)
+        return self.score_pairs(pairs, show_progress_bar=show_progress_bar)
 
     def score(self, context: Context, candidates: Sequence[str]) -> Tensor:
         """One context against n candidates: (n,)."""

@@ -34,8 +34,8 @@ def distil_static(
     sif: float | None = 1e-4,
     device: str = "auto",
     dtype: str = "auto",
-    token_budget: int | None = None,
-    progress: bool = False,
+    batch_tokens: int | None = None,
+    show_progress_bar: bool = False,
 ) -> BiEncoder:
     """A bi-encoder of the static embeddings that an encoder's outputs make.
 
@@ -49,7 +49,7 @@ def distil_static(
             f"{source} holds static embeddings already.",
             "Train or evaluate it as it is, or give an encoder or a file of word vectors.",
         )
-    model = BiEncoder.from_pretrained(source, device=device, dtype=dtype, token_budget=token_budget)
+    model = BiEncoder.from_pretrained(source, device=device, dtype=dtype, batch_tokens=batch_tokens)
     tokenizer = model.tokenizer.pretrained
     tokens = tokenizer.convert_ids_to_tokens(list(range(len(tokenizer))))
     special = set(tokenizer.all_special_ids)
@@ -58,7 +58,7 @@ def distil_static(
         for number, token in enumerate(tokens)
         if number not in special and not UNUSED.fullmatch(str(token))
     ]
-    outputs = token_outputs(model, kept, progress=progress)
+    outputs = token_outputs(model, kept, show_progress_bar=show_progress_bar)
     outputs = principal_components(outputs, dimension or min(DIMENSION, *outputs.shape))
     vectors = outputs.new_zeros(len(tokens), outputs.shape[1])
     vectors[kept] = outputs * sif_weights(len(kept), sif)[:, None]
@@ -81,13 +81,15 @@ def static_from_file(
     return BiEncoder(*from_words(words, vectors.numpy()), BiEncoderConfig(**SETTINGS)).eval()
 
 
-def token_outputs(model: BiEncoder, tokens: list[int], *, progress: bool = False) -> Tensor:
+def token_outputs(
+    model: BiEncoder, tokens: list[int], *, show_progress_bar: bool = False
+) -> Tensor:
     """The mean of an encoder's outputs on each token, special tokens around it: (V, h)."""
     single = model.tokenizer.single
     sequences = [[*single.prefix, token, *single.suffix] for token in tokens]
     tower = model.for_inference("context_tower")
     outputs = torch.zeros(len(tokens), model.context_tower.width)
-    described = "Encoding the vocabulary" if progress else None
+    described = "Encoding the vocabulary" if show_progress_bar else None
     with torch.inference_mode():
         for rows, batch in model.batched(sequences, description=described):
             outputs[rows.cpu()] = tower(batch).float().mean(dim=1).cpu()

@@ -109,34 +109,38 @@ class TwoTower(Model):
                 ),
             )
 
-    def encode_contexts(self, contexts: Sequence[Context], *, progress: bool = False) -> Tensor:
+    def encode_contexts(
+        self, contexts: Sequence[Context], *, show_progress_bar: bool = False
+    ) -> Tensor:
         """The vectors of each context: (B, m, d), float32, on the CPU.
 
         A context is a text or a list of turns, oldest first. Where a context has fewer than m
         vectors, the rest are zeros, which `score` leaves out.
         """
-        return self.context_outputs(contexts, self.finish_contexts, progress)
+        return self.context_outputs(contexts, self.finish_contexts, show_progress_bar)
 
-    def encode_candidates(self, texts: Sequence[str], *, progress: bool = False) -> Tensor:
+    def encode_candidates(self, texts: Sequence[str], *, show_progress_bar: bool = False) -> Tensor:
         """The vector of each candidate: (N, d), float32, on the CPU."""
-        return self.candidate_outputs(texts, self.finish_candidates, progress)
+        return self.candidate_outputs(texts, self.finish_candidates, show_progress_bar)
 
     def context_outputs(
-        self, contexts: Sequence[Context], finish: Finish, progress: bool
+        self, contexts: Sequence[Context], finish: Finish, show_progress_bar: bool
     ) -> Tensor:
         """What `finish` makes of the outputs of each context: (B, m, d), float32, on the CPU."""
         require_list("contexts", contexts)
         sequences = self.context_ids(contexts)
         encoded = torch.zeros(len(sequences), self.num_vectors, self.dimension)
-        described = "Encoding contexts" if progress else None
+        described = "Encoding contexts" if show_progress_bar else None
         return self.fill(encoded, "context_tower", sequences, finish, described)
 
-    def candidate_outputs(self, texts: Sequence[str], finish: Finish, progress: bool) -> Tensor:
+    def candidate_outputs(
+        self, texts: Sequence[str], finish: Finish, show_progress_bar: bool
+    ) -> Tensor:
         """What `finish` makes of the outputs of each candidate: (N, d), float32, on the CPU."""
         require_list("candidates", texts)
         sequences = self.candidate_ids(texts)
         encoded = torch.zeros(len(sequences), self.dimension)
-        described = "Encoding candidates" if progress else None
+        described = "Encoding candidates" if show_progress_bar else None
         name = "context_tower" if self.candidate_tower is None else "candidate_tower"
         return self.fill(encoded, name, sequences, finish, described)
 

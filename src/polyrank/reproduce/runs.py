@@ -287,7 +287,7 @@ class Runner:
         """A model of the table."""
         place = self.settings.place
         return load_model(
-            source, device=place.device, dtype=place.dtype, token_budget=place.token_budget
+            source, device=place.device, dtype=place.dtype, batch_tokens=place.batch_tokens
         )
 
 

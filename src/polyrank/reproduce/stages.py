@@ -50,7 +50,7 @@ class Place:
 
     device: str = "auto"
     dtype: str = "auto"
-    token_budget: int | None = None
+    batch_tokens: int | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -220,7 +220,7 @@ class Maker:
             source,
             device=self.place.device,
             dtype=self.place.dtype,
-            token_budget=self.place.token_budget,
+            batch_tokens=self.place.batch_tokens,
             defaults=settled.lengths,
             **settled.model,
         )
@@ -271,7 +271,7 @@ class Maker:
             source,
             device=self.place.device,
             dtype=self.place.dtype,
-            token_budget=self.place.token_budget,
+            batch_tokens=self.place.batch_tokens,
             defaults=settled.lengths,
             **settled.model,
         )

@@ -79,7 +79,7 @@ class Engine(Protocol):
         """The candidate with this id, if there is one."""
 
     def search(
-        self, contexts: Tensor, top_k: int, *, exact: bool, where: Filter | None
+        self, contexts: Tensor, top_k: int, *, exact: bool, filter: Filter | None
     ) -> list[Found]:
         """The best `top_k` of the candidates that pass the filter, for each context (B, m, d).
 

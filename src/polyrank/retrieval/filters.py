@@ -106,8 +106,8 @@ def parse_filter(text: str) -> Filter:
         tree = ast.parse(text.strip(), mode="eval")
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         place = getattr(error, "offset", None)
-        where = f" at character {place}" if place else ""
-        raise UsageError(f"The filter {text!r} cannot be read{where}.", HELP) from error
+        found_at = f" at character {place}" if place else ""
+        raise UsageError(f"The filter {text!r} cannot be read{found_at}.", HELP) from error
     try:
         return read_node(tree.body, text)
     except RecursionError as error:
@@ -201,24 +201,24 @@ def unreadable(node: ast.expr, text: str) -> UsageError:
     return UsageError(f"The part {part!r} of the filter {text!r} cannot be read.", HELP)
 
 
-def conditions(where: Filter) -> Iterator[Condition]:
+def conditions(filter: Filter) -> Iterator[Condition]:
     """Every condition of a filter."""
-    if isinstance(where, (All, Any)):
-        for part in where.parts:
+    if isinstance(filter, (All, Any)):
+        for part in filter.parts:
             yield from conditions(part)
-    elif isinstance(where, Not):
-        yield from conditions(where.part)
+    elif isinstance(filter, Not):
+        yield from conditions(filter.part)
     else:
-        yield where
+        yield filter
 
 
-def require_fields(where: Filter, kinds: Mapping[str, str]) -> None:
+def require_fields(filter: Filter, kinds: Mapping[str, str]) -> None:
     """Check a filter against the fields of an index and their kinds (see KINDS).
 
     Raises UsageError for a field the index does not have, naming the nearest, or a value of
     another kind.
     """
-    for condition in conditions(where):
+    for condition in conditions(filter):
         kind = kinds.get(condition.field)
         if kind is None:
             remedy = nearest(condition.field, list(kinds))
@@ -238,15 +238,15 @@ def require_fields(where: Filter, kinds: Mapping[str, str]) -> None:
                 )
 
 
-def evaluate(where: Filter, leaf: Callable[[Condition], NDArray[np.bool_]]) -> NDArray[np.bool_]:
+def evaluate(filter: Filter, leaf: Callable[[Condition], NDArray[np.bool_]]) -> NDArray[np.bool_]:
     """Which rows pass, given which rows pass each condition: (rows,)."""
-    if isinstance(where, All):
-        return np.logical_and.reduce([evaluate(part, leaf) for part in where.parts])
-    if isinstance(where, Any):
-        return np.logical_or.reduce([evaluate(part, leaf) for part in where.parts])
-    if isinstance(where, Not):
-        return ~evaluate(where.part, leaf)
-    return leaf(where)
+    if isinstance(filter, All):
+        return np.logical_and.reduce([evaluate(part, leaf) for part in filter.parts])
+    if isinstance(filter, Any):
+        return np.logical_or.reduce([evaluate(part, leaf) for part in filter.parts])
+    if isinstance(filter, Not):
+        return ~evaluate(filter.part, leaf)
+    return leaf(filter)
 
 
 def holds(condition: Condition, value: Value) -> bool:

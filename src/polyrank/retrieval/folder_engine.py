@@ -96,7 +96,7 @@ class FolderEngine:
         return None if row is None else cache.candidate(row)
 
     def search(
-        self, contexts: Tensor, top_k: int, *, exact: bool, where: Filter | None
+        self, contexts: Tensor, top_k: int, *, exact: bool, filter: Filter | None
     ) -> list[Found]:
         """The best `top_k` of the candidates that pass the filter, for each context (B, m, d).
 
@@ -104,8 +104,8 @@ class FolderEngine:
         """
         structure = None if exact else self.structure  # an exact search asks no graph
         cache = self.cache
-        allowed = cache.alive if where is None else cache.allowed(where)
-        count = len(cache) if where is None or allowed is None else int(np.count_nonzero(allowed))
+        allowed = cache.alive if filter is None else cache.allowed(filter)
+        count = len(cache) if filter is None or allowed is None else int(np.count_nonzero(allowed))
         if not count:
             report = SearchReport(strategy="scan", num_candidates=0, num_scored=0, certified=True)
             return [Found([], report) for _ in contexts]

@@ -151,18 +151,18 @@ class Index:
         *,
         device: str | torch.device = "auto",
         dtype: str | torch.dtype = "auto",
-        token_budget: int | None = None,
+        batch_tokens: int | None = None,
     ) -> Index:
         """Open an index folder; its vectors stay on the disk.
 
         Without `model`, the index's own is loaded to `device`, to encode contexts in `dtype` and
-        in batches of `token_budget` padded tokens.
+        in batches of `batch_tokens` padded tokens.
         Raises IndexFolderError if this is not an index, if it is damaged, or if it was made by
         another model.
         """
         folder = Path(os.path.realpath(path))
         plain = read_plain(folder)
-        loading: dict[str, Any] = {"device": device, "dtype": dtype, "token_budget": token_budget}
+        loading: dict[str, Any] = {"device": device, "dtype": dtype, "batch_tokens": batch_tokens}
         if is_remote(plain):
             remote = read_remote(folder, plain)
             model = recorded_model(folder, remote.model, remote.files, model, **loading)
@@ -178,11 +178,11 @@ class Index:
         top_k: int = 10,
         *,
         exact: bool = False,
-        where: str | Filter | None = None,
+        filter: str | Filter | None = None,
     ) -> SearchResults:
         """The best `top_k` candidates for each context, best first; ties by the larger id.
 
-        `exact` certifies that there are no better ones. `where` is a filter over the metadata,
+        `exact` certifies that there are no better ones. `filter` is a filter over the metadata,
         such as `lang == "en" and year >= 2020`; where fewer than `top_k` pass, there are fewer
         hits. Raises UsageError for a `top_k` that is not between 1 and the number of candidates,
         or a filter that does not fit the index.
@@ -195,11 +195,11 @@ class Index:
                 f"got {top_k}.",
                 "Ask for fewer." if top_k > count else "Ask for at least one.",
             )
-        passing = parse_filter(where) if isinstance(where, str) else where
+        passing = parse_filter(filter) if isinstance(filter, str) else filter
         if not len(contexts):
             return SearchResults([])
         encoded = self.model.encode_contexts(contexts)  # (B, m, d)
-        return SearchResults(self.engine.search(encoded, top_k, exact=exact, where=passing))
+        return SearchResults(self.engine.search(encoded, top_k, exact=exact, filter=passing))
 
     def add(self, candidates: Source, *, replace: bool = False) -> int:
         """Add candidates, given as to `build`, and return their number; all or none.

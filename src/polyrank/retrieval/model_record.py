@@ -43,7 +43,7 @@ def recorded_model(
 ) -> VectorModel:
     """The model of an index: `model` if it is the one, or else the index's own.
 
-    `loading` are options of `load_model`: device, dtype, token_budget.
+    `loading` are options of `load_model`: device, dtype, batch_tokens.
     Raises UsageError for a model without vectors, IndexFolderError for one that did not make the
     index, or if the index's own is gone or damaged.
     """

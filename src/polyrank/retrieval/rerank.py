@@ -32,7 +32,7 @@ class PairModel(Protocol):
         """The settings; `config.architecture` is `cross`, `config.task` is `rank` or `regress`."""
 
     def score_pairs(
-        self, pairs: Sequence[tuple[Context, str]], *, progress: bool = False
+        self, pairs: Sequence[tuple[Context, str]], *, show_progress_bar: bool = False
     ) -> Tensor:
         """The score of each pair: (n,)."""
 
@@ -69,12 +69,12 @@ class RetrieveRerank:
         top_k: int = 10,
         *,
         exact: bool = False,
-        where: str | Filter | None = None,
-        progress: bool = False,
+        filter: str | Filter | None = None,
+        show_progress_bar: bool = False,
     ) -> RerankedResults:
         """The best `top_k` of the retrieved candidates for each context, as the reranker scores.
 
-        `num_candidates` are retrieved, or `top_k` if that is more; `exact` and `where` are the
+        `num_candidates` are retrieved, or `top_k` if that is more; `exact` and `filter` are the
         index's. There are fewer hits where fewer candidates pass the filter. Equal texts are
         scored once; ties by the larger id. Raises UsageError for a `top_k` that is not between 1
         and the number of candidates in the index, ModelError if scores are not numbers.
@@ -83,22 +83,22 @@ class RetrieveRerank:
         known = f"from 1 to the number of candidates in the index, {total}"
         require(1 <= top_k <= total, "top_k", known, top_k)
         count = min(max(self.num_candidates, top_k), total)
-        retrieved = self.index.search(contexts, top_k=count, exact=exact, where=where)
+        retrieved = self.index.search(contexts, top_k=count, exact=exact, filter=filter)
         rows = [
             [pair_of(context, hit) for hit in hits]
             for context, hits in zip(contexts, retrieved, strict=True)
         ]
-        scores = self.score((pair for pairs in rows for pair in pairs), progress)
+        scores = self.score((pair for pairs in rows for pair in pairs), show_progress_bar)
         found = [
             Found(rerank(hits, [scores[pair] for pair in pairs], top_k), report)
             for hits, pairs, report in zip(retrieved, rows, retrieved.reports, strict=True)
         ]
         return RerankedResults(found, retrieved)
 
-    def score(self, pairs: Iterable[Pair], progress: bool) -> dict[Pair, float]:
+    def score(self, pairs: Iterable[Pair], show_progress_bar: bool) -> dict[Pair, float]:
         """The reranker's score of each pair; equal pairs are scored once."""
         different = list(dict.fromkeys(pairs))
-        scores = self.reranker.score_pairs(different, progress=progress).tolist()
+        scores = self.reranker.score_pairs(different, show_progress_bar=show_progress_bar).tolist()
         if any(map(math.isnan, scores)):
             raise not_numbers("The reranker's scores of a context")
         return dict(zip(different, scores, strict=True))

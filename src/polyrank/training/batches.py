@@ -61,27 +61,27 @@ class TrainingSet(torch.utils.data.Dataset[Item]):
 class TextBatcher:
     """Texts to batches of token ids, as the model reads them apart."""
 
-    def __init__(self, model: TwoTower | CrossEncoder, token_budget: int) -> None:
+    def __init__(self, model: TwoTower | CrossEncoder, batch_tokens: int) -> None:
         self.model = model
         self.tokenizer = model.tokenizer
-        self.token_budget = token_budget
+        self.batch_tokens = batch_tokens
 
     def contexts(self, contexts: Sequence[Context]) -> list[Batch]:
         """Contexts cut by length."""
         sequences = self.model.context_ids(contexts)
-        return batches(sequences, self.tokenizer.padding, budget=self.token_budget)
+        return batches(sequences, self.tokenizer.padding, budget=self.batch_tokens)
 
     def candidates(self, texts: Sequence[Context]) -> list[Batch]:
         """Candidates cut by length; a title and its text are joined by the separator."""
         sequences = self.model.candidate_ids(texts)
-        return batches(sequences, self.tokenizer.padding, budget=self.token_budget)
+        return batches(sequences, self.tokenizer.padding, budget=self.batch_tokens)
 
 
 class OwnCandidatesCollator:
     """Steps in which each context meets its own candidates alone: triplets and teachers' scores."""
 
-    def __init__(self, model: TwoTower, token_budget: int) -> None:
-        self.read = TextBatcher(model, token_budget)
+    def __init__(self, model: TwoTower, batch_tokens: int) -> None:
+        self.read = TextBatcher(model, batch_tokens)
 
     def __call__(self, step: Sequence[Item]) -> dict[str, Any]:
         """`contexts` and `candidates`: batches cut by length; `own` (B, C): the rows of each
@@ -105,8 +105,8 @@ class OwnCandidatesCollator:
 class LabelledPairsCollator:
     """Steps of labelled pairs: the first text is the context, the second the candidate."""
 
-    def __init__(self, model: TwoTower, token_budget: int) -> None:
-        self.read = TextBatcher(model, token_budget)
+    def __init__(self, model: TwoTower, batch_tokens: int) -> None:
+        self.read = TextBatcher(model, batch_tokens)
 
     def __call__(self, step: Sequence[Item]) -> dict[str, Any]:
         """`contexts` and `candidates`: batches cut by length; `first` and `second` (n,): the rows
@@ -133,15 +133,15 @@ def filled(rows: Sequence[Sequence[float]], fill: float) -> Tensor:
 class PairBatcher:
     """Pairs of texts to batches of token ids, as the model reads them."""
 
-    def __init__(self, model: CrossEncoder, token_budget: int) -> None:
+    def __init__(self, model: CrossEncoder, batch_tokens: int) -> None:
         self.model = model
-        self.token_budget = token_budget
+        self.batch_tokens = batch_tokens
 
     def pairs(self, contexts: Sequence[Context], candidates: Sequence[str]) -> list[Batch]:
         """Pairs cut by length."""
         ids, segments = self.model.encode_pairs(contexts, candidates)
         pad_id = self.model.tokenizer.pad_id
-        return batches(ids, pad_id, segments=segments, budget=self.token_budget)
+        return batches(ids, pad_id, segments=segments, budget=self.batch_tokens)
 
 
 class CrossOwnCandidatesCollator(PairBatcher):
@@ -180,10 +180,10 @@ class CrossDrawnCandidatesCollator(CrossOwnCandidatesCollator):
         model: CrossEncoder,
         pool: DrawnNegatives,
         num_negatives: int,
-        token_budget: int,
+        batch_tokens: int,
         seed: int,
     ) -> None:
-        super().__init__(model, token_budget)
+        super().__init__(model, batch_tokens)
         self.pool = pool
         self.num_negatives = num_negatives
         self.seed = seed

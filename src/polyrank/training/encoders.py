@@ -124,7 +124,7 @@ def outputs_by_tower(model: Any, records: Sequence[Any]) -> Iterator[Iterator[Te
     """For each tower, the outputs at the tokens of its texts, batch by batch: (tokens, h)."""
     texts = [texts_of(record) for record in records]
     firsts, seconds = [first for first, _ in texts], [second for _, second in texts]
-    budget = model.token_budget
+    budget = model.batch_tokens
     if model.architecture == "cross" and not model.reads_texts_apart:
         sides: list[list[Batch]] = [PairBatcher(model, budget).pairs(firsts, seconds)]
     else:

@@ -91,7 +91,7 @@ class BM25Index:
         config: BM25Config = STANDARD,
         *,
         tokenise: Tokenise | None = None,
-        progress: bool = False,
+        show_progress_bar: bool = False,
     ) -> BM25Index:
         """Count the words of candidates, given as to `Index.build`, and weigh them, in memory.
 
@@ -112,7 +112,7 @@ class BM25Index:
                     "Give every candidate an id of its own, or leave out all ids.",
                 )
         found = WordNumbers()
-        with bar("Counting words" if progress else None, total=len(ordered)) as advance:
+        with bar("Counting words" if show_progress_bar else None, total=len(ordered)) as advance:
             for candidate in ordered:
                 found.add(tokenise(candidate.text))
                 advance(1)
@@ -131,7 +131,7 @@ class BM25Index:
         contexts: Sequence[Context],
         top_k: int = 10,
         *,
-        progress: bool = False,
+        show_progress_bar: bool = False,
     ) -> SearchResults:
         """The best `top_k` candidates for each context, best first; ties by the larger id.
 
@@ -143,7 +143,7 @@ class BM25Index:
         known = f"from 1 to the number of candidates in the index, {count}"
         require(1 <= top_k <= count, "top_k", known, top_k)
         found = []
-        with bar("Searching words" if progress else None, total=len(contexts)) as advance:
+        with bar("Searching words" if show_progress_bar else None, total=len(contexts)) as advance:
             for context in contexts:
                 scores = self.scores(context)  # (N,)
                 rows = best_rows(scores, top_k)
@@ -163,7 +163,7 @@ class BM25Index:
         return scores
 
     def score_pairs(
-        self, pairs: Sequence[tuple[Context, str]], *, progress: bool = False
+        self, pairs: Sequence[tuple[Context, str]], *, show_progress_bar: bool = False
     ) -> Tensor:
         """The score of each (context, candidate), (n,), float32, of any texts.
 
@@ -173,7 +173,7 @@ class BM25Index:
         contexts: dict[Context, Counter[str]] = {}
         candidates: dict[str, Counter[str]] = {}
         scores = []
-        with bar("Scoring words" if progress else None, total=len(pairs)) as advance:
+        with bar("Scoring words" if show_progress_bar else None, total=len(pairs)) as advance:
             for context, text in pairs:
                 key = context if isinstance(context, str) else tuple(context)
                 if key not in contexts:

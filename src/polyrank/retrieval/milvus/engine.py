@@ -148,7 +148,7 @@ class MilvusEngine:
         return candidate_of(rows[0]) if rows else None
 
     def search(
-        self, contexts: Tensor, top_k: int, *, exact: bool, where: Filter | None
+        self, contexts: Tensor, top_k: int, *, exact: bool, filter: Filter | None
     ) -> list[Found]:
         """The best `top_k` of the candidates that pass the filter, for each context (B, m, d).
 
@@ -158,7 +158,7 @@ class MilvusEngine:
         """
         contexts = contexts.detach().to("cpu", torch.float32)
         require_contexts(contexts, self._description.dimension)
-        passing = "" if where is None else self._expression(where)
+        passing = "" if filter is None else self._expression(filter)
         if passing is False or not len(contexts):
             nothing = SearchReport(strategy="scan", num_candidates=0, num_scored=0, certified=True)
             return [Found([], nothing) for _ in contexts]
@@ -168,14 +168,14 @@ class MilvusEngine:
         searcher = Searcher(self._collection, self._description, passing)
         return self._with_texts(searcher.search(contexts, top_k, exact=exact))
 
-    def _expression(self, where: Filter) -> str | bool:
+    def _expression(self, filter: Filter) -> str | bool:
         """The filter for Milvus. Another process may have added a field that is not known here."""
         try:
-            require_fields(where, self._description.kinds)
+            require_fields(filter, self._description.kinds)
         except UsageError:
             self._read_description()
-            require_fields(where, self._description.kinds)
-        return expression(where)
+            require_fields(filter, self._description.kinds)
+        return expression(filter)
 
     def _with_texts(self, ranked: Sequence[Outcome]) -> list[Found]:
         """Hits with their texts; candidates that have been deleted since are left out."""

@@ -32,14 +32,14 @@ Expression = str | bool
 """An expression, or what it is for every candidate."""
 
 
-def expression(where: Filter, *, holds: bool = True) -> Expression:
+def expression(filter: Filter, *, holds: bool = True) -> Expression:
     """A filter, or with `holds` false its negation. Raises UsageError for a value Milvus lacks."""
-    if isinstance(where, Not):
-        return expression(where.part, holds=not holds)
-    if isinstance(where, (All, Any)):
-        parts = [expression(part, holds=holds) for part in where.parts]
-        return joined(parts, conjunction=isinstance(where, All) == holds)
-    return condition(where, holds=holds)
+    if isinstance(filter, Not):
+        return expression(filter.part, holds=not holds)
+    if isinstance(filter, (All, Any)):
+        parts = [expression(part, holds=holds) for part in filter.parts]
+        return joined(parts, conjunction=isinstance(filter, All) == holds)
+    return condition(filter, holds=holds)
 
 
 def joined(parts: Sequence[Expression], *, conjunction: bool) -> Expression:
@@ -52,20 +52,20 @@ def joined(parts: Sequence[Expression], *, conjunction: bool) -> Expression:
     return "(" + (" and " if conjunction else " or ").join(texts) + ")"
 
 
-def condition(where: Condition, *, holds: bool) -> Expression:
+def condition(filter: Condition, *, holds: bool) -> Expression:
     """A condition or its negation."""
-    field = f"$meta[{quoted(PREFIX + where.field)}]"
-    if isinstance(where, Comparison):
-        operator = where.operator if holds else OPPOSITE[where.operator]
-        tests = [f"{field} {operator} {literal(where.value)}"]
+    field = f"$meta[{quoted(PREFIX + filter.field)}]"
+    if isinstance(filter, Comparison):
+        operator = filter.operator if holds else OPPOSITE[filter.operator]
+        tests = [f"{field} {operator} {literal(filter.value)}"]
     else:
         operator = "==" if holds else "!="
-        tests = [f"{field} {operator} {literal(value)}" for value in where.values]
+        tests = [f"{field} {operator} {literal(value)}" for value in filter.values]
         if not tests:
             return not holds
-        if where.field.isascii() and all(isinstance(value, str) for value in where.values):
-            listed = ", ".join(literal(value) for value in where.values)
-            tests = [f"{PREFIX}{where.field} {'in' if holds else 'not in'} [{listed}]"]
+        if filter.field.isascii() and all(isinstance(value, str) for value in filter.values):
+            listed = ", ".join(literal(value) for value in filter.values)
+            tests = [f"{PREFIX}{filter.field} {'in' if holds else 'not in'} [{listed}]"]
     compared = "(" + (" or " if holds else " and ").join(tests) + ")"
     if not holds:
         return f"(not exists {field} or {compared})"

@@ -165,18 +165,18 @@ class CandidateCache:
                 scales[torch.from_numpy(places)] = found.scales
         return StoredVectors(vectors, scales)
 
-    def allowed(self, where: Filter) -> NDArray[np.bool_]:
+    def allowed(self, filter: Filter) -> NDArray[np.bool_]:
         """Which rows pass a filter: (num_rows,); deleted ones do not.
 
         Raises UsageError for a field that the index does not have, or has of another kind.
         """
-        require_fields(where, self.manifest.fields)
+        require_fields(filter, self.manifest.fields)
 
         def leaf(condition: Condition) -> NDArray[np.bool_]:
             nothing = np.zeros(0, np.bool_)
             return np.concatenate([nothing, *(s.metadata.passing(condition) for s in self.shards)])
 
-        passing = evaluate(where, leaf)
+        passing = evaluate(filter, leaf)
         return passing if self.alive is None else passing & self.alive
 
     def live_rows(self, first_shard: int) -> NDArray[np.int64]:

@@ -59,12 +59,14 @@ def dialogue_method() -> Method:
     return Method(name="dialogue", ranked=False, identity={"method": "dialogue"}, make=make)
 
 
-def bm25_method(settings: BM25Config | None = None, *, progress: bool = False) -> Method:
+def bm25_method(settings: BM25Config | None = None, *, show_progress_bar: bool = False) -> Method:
     """Candidates with the words of the context. Raises MissingExtraError when made."""
     bm25 = settings or BM25Config()
 
     def make(pool: Pool, config: NegativesConfig, folder: Path) -> Proposer:
-        search = LexicalSearch(BM25Index.build(pool.candidates, bm25, progress=progress))
+        search = LexicalSearch(
+            BM25Index.build(pool.candidates, bm25, show_progress_bar=show_progress_bar)
+        )
         positives = config.search_limits.need_positive
         return SearchedNegatives(search, pool, config.to_rank, positives=positives)
 
@@ -227,7 +229,7 @@ class ModelSearch:
         """The best by the model's score."""
         model: Any = self.index.model
         encoded = model.encode_contexts(contexts)  # (B, m, d)
-        found = self.index.engine.search(encoded, top_k, exact=False, where=None)
+        found = self.index.engine.search(encoded, top_k, exact=False, filter=None)
         hits = [each.hits for each in found]
         if not positives:
             return hits, None

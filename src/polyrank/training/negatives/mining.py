@@ -68,7 +68,7 @@ def mine(
     cross: CrossEncoder | None = None,
     restart: bool = False,
     block_size: int = BLOCK,
-    progress: bool = False,
+    show_progress_bar: bool = False,
     say: Say = silent,
 ) -> MiningResult:
     """Find negatives for the examples of a pool and write them as JSONL of examples.
@@ -93,7 +93,7 @@ def mine(
             work.keep()  # an index may be built before the first block is finished
         if start < len(pool.examples):
             proposer = method.make(pool, config, work.folder)
-            mine_blocks(pool, proposer, config, teacher, journal, block_size, progress)
+            mine_blocks(pool, proposer, config, teacher, journal, block_size, show_progress_bar)
         counts = {name: journal.total(name) for name in COUNTS}
         if counts["kept"]:
             shown = list(islice(with_negatives(journal), SHOWN))
@@ -129,11 +129,11 @@ def mine_blocks(
     teacher: Teacher | None,
     journal: LineJournal,
     block_size: int,
-    progress: bool,
+    show_progress_bar: bool,
 ) -> None:
     """Find the negatives of the examples that are not in the journal yet."""
     start, total = journal.total("read"), len(pool.examples)
-    with bar("Finding negatives" if progress else None, total=total) as advance:
+    with bar("Finding negatives" if show_progress_bar else None, total=total) as advance:
         advance(start)
         for block in numbered_blocks(pool.examples, start, block_size):
             proposals = proposer.propose(block)

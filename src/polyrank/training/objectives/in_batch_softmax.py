@@ -164,7 +164,7 @@ class InBatchCollator:
     def __init__(
         self,
         model: TwoTower | CrossEncoder,
-        token_budget: int,
+        batch_tokens: int,
         *,
         pool: DrawnNegatives | None = None,
         extra_negatives: int = 0,
@@ -174,8 +174,8 @@ class InBatchCollator:
     ) -> None:
         from polyrank.training.batches import TextBatcher
 
-        self.read = TextBatcher(model, token_budget)
-        self.taught = None if teacher is None else TextBatcher(teacher, token_budget)
+        self.read = TextBatcher(model, batch_tokens)
+        self.taught = None if teacher is None else TextBatcher(teacher, batch_tokens)
         self.pool = pool
         self.extra_negatives = extra_negatives
         self.seed = seed

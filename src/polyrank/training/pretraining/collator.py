@@ -41,13 +41,13 @@ class PretrainingCollator:
         model: TwoTower,
         config: PretrainingConfig,
         masking: Masking | None,
-        token_budget: int,
+        batch_tokens: int,
         seed: int,
         *,
         num_readers: int = 1,
     ) -> None:
         """`num_readers` towers share the pairs that are read as one text."""
-        self.read = TextBatcher(model, token_budget)
+        self.read = TextBatcher(model, batch_tokens)
         self.config = config
         self.masking = masking
         self.seed = seed
@@ -111,7 +111,7 @@ class PretrainingCollator:
                 [cut_ids[row] for row in own],
                 texts.pad_id,
                 segments=[segments[row] for row in own],
-                budget=self.read.token_budget,
+                budget=self.read.batch_tokens,
             ):
                 batch["rows"] = own[batch["rows"]]
                 batch["positions"] = positions[batch["rows"]]

@@ -53,7 +53,7 @@ def label(
     given: bool = True,
     relabel: bool = False,
     block_size: int = LABEL_BLOCK,
-    progress: bool = False,
+    show_progress_bar: bool = False,
     say: Say = silent,
 ) -> list[Example]:
     """The examples with negatives and the scores that a cross-encoder gives them.
@@ -79,7 +79,7 @@ def label(
         pool = Pool.of_examples(examples)
     labelling = ExampleLabelling(known, examples, methods, pool, settings, given=given)
     labelled = labelling.run(
-        store, relabel=relabel, block_size=block_size, progress=progress, say=say
+        store, relabel=relabel, block_size=block_size, show_progress_bar=show_progress_bar, say=say
     )
     if not labelled:
         raise DataError(
@@ -122,7 +122,13 @@ class Labelling(ABC, Generic[T]):
         """The record of a line of the store."""
 
     def run(
-        self, store: str | Path | None, *, relabel: bool, block_size: int, progress: bool, say: Say
+        self,
+        store: str | Path | None,
+        *,
+        relabel: bool,
+        block_size: int,
+        show_progress_bar: bool,
+        say: Say,
     ) -> list[T]:
         """All labels: those in the store, or new ones, which are kept there if there is one.
 
@@ -130,7 +136,7 @@ class Labelling(ABC, Generic[T]):
         """
         if store is None:
             with TemporaryDirectory() as folder:
-                blocks = self.blocks(Path(folder), 0, block_size, progress)
+                blocks = self.blocks(Path(folder), 0, block_size, show_progress_bar)
                 return [record for records, _ in blocks for record in records]
         job = self.job(Path(store))
         if relabel:
@@ -139,7 +145,7 @@ class Labelling(ABC, Generic[T]):
         if is_complete(job):
             say(f"{self.kept} are those in {store}.")
         else:
-            self.write(job, relabel, block_size, progress, say)
+            self.write(job, relabel, block_size, show_progress_bar, say)
         with open(job.output, encoding="utf-8") as lines:
             return [self.parse(line) for line in lines]
 
@@ -154,7 +160,9 @@ class Labelling(ABC, Generic[T]):
             restart_flag="--relabel",
         )
 
-    def write(self, job: Job, relabel: bool, block_size: int, progress: bool, say: Say) -> None:
+    def write(
+        self, job: Job, relabel: bool, block_size: int, show_progress_bar: bool, say: Say
+    ) -> None:
         """Label what an interrupted run left undone, and put the store in its place."""
         with working(job, restart=relabel) as work:
             journal = work.line_journal()
@@ -163,20 +171,20 @@ class Labelling(ABC, Generic[T]):
                 say(f"Resuming after {start:,} of {len(self.examples):,} {self.unit}.")
             if any(method.ranked for method in self.methods):
                 work.keep()  # an index may be built before the first block is finished
-            for records, read in self.blocks(work.folder, start, block_size, progress):
+            for records, read in self.blocks(work.folder, start, block_size, show_progress_bar):
                 journal.append_lines(map(self.line, records), {"read": read})
             write_text(description_of(job.output), json.dumps(job.plain, indent=2) + "\n")
             work.place_file(journal.file)
 
     def blocks(
-        self, folder: Path, start: int, block_size: int, progress: bool
+        self, folder: Path, start: int, block_size: int, show_progress_bar: bool
     ) -> Iterator[tuple[list[T], int]]:
         """Yield the labelled records of each block, and how many examples it had."""
         total = len(self.examples)
         if start >= total:
             return
         proposers = self.proposers(folder)
-        with bar("Labelling" if progress else None, total=total) as advance:
+        with bar("Labelling" if show_progress_bar else None, total=total) as advance:
             advance(start)
             for block in numbered_blocks(self.examples, start, block_size):
                 yield self.label_block(block, proposers), len(block)

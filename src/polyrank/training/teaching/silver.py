@@ -37,7 +37,7 @@ def silver_pairs(
     settings: NegativesConfig = TOP,
     relabel: bool = False,
     block_size: int = LABEL_BLOCK,
-    progress: bool = False,
+    show_progress_bar: bool = False,
     say: Say = silent,
 ) -> list[LabelledPair]:
     """New pairs of the texts of `gold`, labelled by a cross-encoder.
@@ -51,7 +51,9 @@ def silver_pairs(
     """
     require_same_labels(teacher, gold)
     labelling = PairLabelling(teacher, gold, methods, settings)
-    pairs = labelling.run(store, relabel=relabel, block_size=block_size, progress=progress, say=say)
+    pairs = labelling.run(
+        store, relabel=relabel, block_size=block_size, show_progress_bar=show_progress_bar, say=say
+    )
     if not pairs:
         raise DataError(
             "No new pairs were found: the data already pair every text with all that were found "
