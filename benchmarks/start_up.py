@@ -67,7 +67,7 @@ def index_of(source: Path, index: Path, count: int) -> Path:
             for number, text in enumerate(mixed_texts(count)):
                 lines.write(json.dumps({"id": str(number), "text": text}) + "\n")
         made = ["--candidates", str(texts), "--output", str(index)]
-        cpu_seconds(source, ["index", str(default_base()), *made])
+        cpu_seconds(source, ["index", "build", str(default_base()), *made])
     return index
 
 

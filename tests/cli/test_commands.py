@@ -156,9 +156,9 @@ def test_evaluate_refuses(
 
 
 def test_index(capsys: pytest.CaptureFixture[str]) -> None:
-    found = answer(capsys, "index", "m", "--candidates", "c.txt", "--output", "i")
+    found = answer(capsys, "index", "build", "m", "--candidates", "c.txt", "--output", "i")
     assert (found["index"], found["num_candidates"]) == ("i", 1234)
-    arguments = ["index", "m", "--candidates", "c.txt", "--output", "i", "--no-copy-model"]
+    arguments = ["index", "build", "m", "--candidates", "c.txt", "--output", "i", "--no-copy-model"]
     assert run(arguments, commands()) == 130
     assert "run the same command again" in capsys.readouterr().err
 

@@ -22,7 +22,9 @@ def section_of(name: str) -> str:
 @pytest.mark.parametrize("command", commands(), ids=lambda command: command.name)
 def test_every_flag_has_words_in_the_help_and_in_the_docs(command: Command[object]) -> None:
     group = typer.main.get_command(build_app(commands()))
-    parameters = group.commands[command.name].params  # type: ignore[attr-defined]
+    for word in command.name.split():
+        group = group.commands[word]  # type: ignore[attr-defined]
+    parameters = group.params
     section = section_of(command.name)
     for parameter in parameters:
         assert len(parameter.help) > 10, f"{parameter.name} has no help"

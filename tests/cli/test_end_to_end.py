@@ -50,7 +50,7 @@ def trained(bert, tmp_path_factory):
     texts.write_text("\n".join(f"{word} {n}" for n, word in enumerate(WORDS)), encoding="utf-8")
     model, index = folder / "poly", folder / "index"
     base = ["--base", bert, "--train", data, "--output", model, "--num-codes", "4", *TINY]
-    made = ["index", model, "--candidates", texts, "--output", index, "--device", "cpu"]
+    made = ["index", "build", model, "--candidates", texts, "--output", index, "--device", "cpu"]
     for arguments in (["train", "--arch", "poly", *base], made):
         assert run([str(argument) for argument in arguments], commands()) == 0
     return model, index
@@ -129,7 +129,7 @@ def test_search_gives_ten_or_all(trained, tmp_path, capsys):
     few = tmp_path / "few.txt"
     few.write_text("one\ntwo\n")
     arguments = ["--candidates", few, "--output", tmp_path / "few", "--device", "cpu"]
-    assert polyrank(capsys, "index", trained[0], *arguments)[0] == 0
+    assert polyrank(capsys, "index", "build", trained[0], *arguments)[0] == 0
     code, out, _ = polyrank(capsys, "search", tmp_path / "few", "--turn", "a", "--turn", "b")
     assert code == 0
     assert "2." in out
@@ -152,7 +152,17 @@ def years(trained, tmp_path_factory):
         for n in range(40)
     ]
     data, index = write(folder / "candidates.jsonl", records), folder / "index"
-    arguments = ["index", trained[0], "--candidates", data, "--output", index, "--device", "cpu"]
+    arguments = [
+        "index",
+        "build",
+        trained[0],
+        "--candidates",
+        data,
+        "--output",
+        index,
+        "--device",
+        "cpu",
+    ]
     assert run([str(argument) for argument in arguments], commands()) == 0
     return index
 
@@ -282,7 +292,7 @@ def test_a_folder_that_is_no_model(bert, trained, data, tmp_path, capsys):
 def test_zero_candidates_and_too_many_hits(trained, tmp_path, capsys):
     empty = tmp_path / "empty.txt"
     empty.write_text("\n\n")
-    arguments = ["index", trained[0], "--candidates", empty, "--output", tmp_path / "i"]
+    arguments = ["index", "build", trained[0], "--candidates", empty, "--output", tmp_path / "i"]
     code, _, err = polyrank(capsys, *arguments)
     assert code == 2
     assert str(empty) in err
@@ -305,7 +315,15 @@ def test_an_index_of_another_model(bert, trained, data, tmp_path, capsys):
 def test_a_full_disk_keeps_the_old_index(trained, tmp_path, capsys, monkeypatch):
     texts = tmp_path / "texts.txt"
     texts.write_text("one\ntwo\nthree\n")
-    arguments = ["index", trained[0], "--candidates", texts, "--output", tmp_path / "index"]
+    arguments = [
+        "index",
+        "build",
+        trained[0],
+        "--candidates",
+        texts,
+        "--output",
+        tmp_path / "index",
+    ]
     assert polyrank(capsys, *arguments)[0] == 0
     texts.write_text("four\nfive\n")
 

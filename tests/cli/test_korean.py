@@ -142,7 +142,7 @@ def test_from_nli_to_sts_to_a_search(electra, tmp_path, polyrank):
     texts = [f"{subject} {doing}." for subject in SUBJECTS for doing in DOINGS]
     (tmp_path / "sentences.txt").write_text("\n".join(texts) + "\n", "utf-8")
     built = ("--candidates", tmp_path / "sentences.txt", "--output", tmp_path / "index")
-    polyrank("index", tmp_path / "sts", *built)
+    polyrank("index", "build", tmp_path / "sts", *built)
     found = polyrank("search", tmp_path / "index", texts[7], "--top-k", 3)
     assert texts[7] in json.dumps(found, ensure_ascii=False)
 

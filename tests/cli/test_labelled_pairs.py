@@ -212,7 +212,16 @@ def test_one_trained_by_regression_reranks(bert, models, sts, tmp_path, capsys):
     start = ["train", "--arch", "cross", "--base", bert, "--train", sts, "--output", cross, *TINY]
     answer(capsys, *start)
     answer(
-        capsys, "index", models("bi"), "--candidates", texts, "--output", index, "--device", "cpu"
+        capsys,
+        "index",
+        "build",
+        models("bi"),
+        "--candidates",
+        texts,
+        "--output",
+        index,
+        "--device",
+        "cpu",
     )
     asked = ["search", index, "a file", "--rerank", cross, "-k", "5", "--device", "cpu"]
     hits = answer(capsys, *asked)["results"][0]["hits"]

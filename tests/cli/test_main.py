@@ -11,7 +11,7 @@ import pytest
 
 from polyrank._version import __version__
 from polyrank.cli.command import Command, command
-from polyrank.cli.main import run
+from polyrank.cli.main import commands, run
 from polyrank.cli.options import DeviceOptions, option, positional
 from polyrank.cli.output import Output
 from polyrank.errors import DataError, StorageError
@@ -167,3 +167,12 @@ def test_a_closed_pipe_is_quiet() -> None:
     )
     assert done.stderr == ""
     assert int(done.stdout) in (0, 141)
+
+
+def test_a_group_without_a_subcommand_shows_its_help(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["index"], commands()) == 2
+    alone = capsys.readouterr().out
+    assert run(["index", "--help"], commands()) == 0
+    assert capsys.readouterr().out == alone
+    for name in ("build", "add", "delete", "compact", "verify"):
+        assert f"\n  {name} " in alone

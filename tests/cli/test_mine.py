@@ -84,7 +84,17 @@ def test_candidates_and_an_index_of_ones_own(data, saved, tmp_path, capsys):
     texts = tmp_path / "texts.txt"
     texts.write_text("\n".join(f"another {word} {n}" for n in range(3) for word in WORDS))
     index = tmp_path / "index"
-    made = ["index", saved / "bi", "--candidates", texts, "--output", index, "--device", "cpu"]
+    made = [
+        "index",
+        "build",
+        saved / "bi",
+        "--candidates",
+        texts,
+        "--output",
+        index,
+        "--device",
+        "cpu",
+    ]
     assert polyrank(capsys, *made)[0] == 0
     output = tmp_path / "negatives.jsonl"
     common = ["--data", data, "--output", output, "--device", "cpu", "--to-rank", "9"]

@@ -51,7 +51,15 @@ def test_a_file_is_a_base_and_a_model(vectors, data, tmp_path, capsys):
     assert polyrank(capsys, *compared, "--output", tmp_path / "table")[0] == 0
     texts = tmp_path / "texts.txt"
     texts.write_text("\n".join(LONGER))
-    made = ["index", tmp_path / "bi", "--candidates", texts, "--output", tmp_path / "index"]
+    made = [
+        "index",
+        "build",
+        tmp_path / "bi",
+        "--candidates",
+        texts,
+        "--output",
+        tmp_path / "index",
+    ]
     assert polyrank(capsys, *made)[0] == 0
     code, out, _ = polyrank(capsys, "search", tmp_path / "index", "what is kernel", "--top-k", "1")
     assert code == 0

@@ -48,7 +48,7 @@ def test_parts_are_encoded_apart_and_made_an_index(given, tmp_path, polyrank, ca
             "missing": [0, 2],
         },
     )
-    made = ["index", tmp_path / "model", "--encoded", tmp_path / "parts", "--output"]
+    made = ["index", "build", tmp_path / "model", "--encoded", tmp_path / "parts", "--output"]
     code, found = polyrank(*made, tmp_path / "index")
     assert (code, found["error"]["type"]) == (2, "UsageError")
     assert "2 are missing: 0, 2. Encode them: polyrank encode MODEL" in found["error"]["message"]
@@ -59,11 +59,13 @@ def test_parts_are_encoded_apart_and_made_an_index(given, tmp_path, polyrank, ca
     assert run([*map(str, given), "--num-shards", "3", "--storage", "int8"], commands()) == 0
     out = capsys.readouterr().out
     assert out.startswith("part 0 of 3: 25 candidates, was there\n")
-    assert "All 3 parts are there. Make an index of them with: polyrank index" in out
+    assert "All 3 parts are there. Make an index of them with: polyrank index build" in out
 
     code, found = polyrank(*made, tmp_path / "index")
     assert (code, found["num_candidates"], found["storage"]) == (0, 75, "int8")
-    code, _ = polyrank("index", *given[1:4], "--output", tmp_path / "one", "--storage", "int8")
+    code, _ = polyrank(
+        "index", "build", *given[1:4], "--output", tmp_path / "one", "--storage", "int8"
+    )
     assert code == 0
     for each in (index := Index.open(tmp_path / "index", HashModel())):
         assert index.get(each.id) == each
@@ -109,12 +111,11 @@ def test_bad_options(given, tmp_path, polyrank, arguments, message):
         (["--encoded", "p"], "--output is required and missing"),
         (["--encoded", "p", "--output", "i", "--candidates", "c"], "are two sources of an index"),
         (["--encoded", "p", "--output", "i", "--storage", "int8"], "--storage was chosen when"),
-        (["--encoded", "p", "--compact"], "--encoded is for making an index, and --compact"),
         (["--encoded", "p", "--output", "i"], "There are no encoded parts in"),
     ],
 )
 def test_options_of_index_that_do_not_fit(given, tmp_path, polyrank, arguments, message):
-    code, found = polyrank("index", tmp_path / "model", *arguments)
+    code, found = polyrank("index", "build", tmp_path / "model", *arguments)
     assert (code, found["error"]["type"]) == (2, "UsageError")
     assert message in found["error"]["message"]
 
@@ -127,7 +128,7 @@ def test_another_model_is_refused(given, tmp_path, polyrank):
     assert (code, found["error"]["type"]) == (2, "UsageError")
     assert "part-00000 was encoded by the model" in found["error"]["message"]
     made = ["--encoded", tmp_path / "parts", "--output", tmp_path / "index"]
-    code, found = polyrank("index", tmp_path / "model", *made)
+    code, found = polyrank("index", "build", tmp_path / "model", *made)
     assert (code, found["error"]["type"]) == (2, "IndexFolderError")
     assert contents(tmp_path / "parts") == before
 

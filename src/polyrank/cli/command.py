@@ -41,6 +41,7 @@ class Command(Generic[T]):
     """One command; call it with options and an output to run it from Python."""
 
     name: str
+    """What is typed after `polyrank`: one word or, in a group, the group's and its own."""
     options: type[T]
     function: Callable[[T, Output], None]
     interrupted: Callable[[T], str]
@@ -54,6 +55,14 @@ class Command(Generic[T]):
         """The words of --help: the function's docstring."""
         assert self.function.__doc__, f"the command {self.name} has no docstring"
         return inspect.cleandoc(self.function.__doc__)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Group:
+    """Commands that share their first word, such as `polyrank index build` and `index add`."""
+
+    name: str
+    help: str
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,7 +104,9 @@ def command(
 
 
 def add_command(app: typer.Typer, command: Command[Any]) -> None:
-    """Register a command with typer; its callback returns a `Call` and runs nothing."""
+    """Register a command with typer, under the last word of its name; its callback returns a `Call`
+    and runs nothing.
+    """
 
     def callback(**values: Any) -> Call:
         config, json = values.pop("config"), values.pop("json")
@@ -111,9 +122,10 @@ def add_command(app: typer.Typer, command: Command[Any]) -> None:
     parameters += common_parameters()
     callback.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     callback.__annotations__ = {given.name: given.annotation for given in parameters}
-    callback.__name__ = command.name
+    name = command.name.split()[-1]
+    callback.__name__ = name
     first = " ".join(command.help.partition("\n\n")[0].split())
-    app.command(command.name, help=command.help, short_help=first)(callback)
+    app.command(name, help=command.help, short_help=first)(callback)
 
 
 def parameter(flag: Flag) -> inspect.Parameter:

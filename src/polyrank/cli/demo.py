@@ -153,5 +153,5 @@ def next_commands(folder: Path) -> list[str]:
         f"{program} evaluate {folder / 'models' / 'poly-64'} --data {test}",
         f"{program} train --arch poly --base {folder / 'models' / 'bi'} "
         f"--train {data / 'train.jsonl'} --dev {data / 'dev.jsonl'} --output my-poly",
-        f"{program} index my-poly --candidates {data / 'passages.jsonl'} --output my-index",
+        f"{program} index build my-poly --candidates {data / 'passages.jsonl'} --output my-index",
     ]

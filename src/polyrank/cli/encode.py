@@ -71,7 +71,7 @@ def interrupted(options: EncodeOptions) -> str:
 
 @command("encode", EncodeOptions, interrupted=interrupted)
 def encode(options: EncodeOptions, output: Output) -> None:
-    """Encode a file of candidates in parts, for `polyrank index --encoded` to make an index of.
+    """Encode a file of candidates in parts, for `polyrank index build --encoded`.
 
     Processes on any number of machines that share the folder can encode parts at the same time.
     With --shard-index, each process encodes one part; without it, each takes the next free part. A
@@ -90,7 +90,7 @@ def encode(options: EncodeOptions, output: Output) -> None:
     else:
         output.say(
             f"All {options.num_shards} parts are there. Make an index of them with: polyrank "
-            f"index {options.model} --encoded {options.output} --output INDEX"
+            f"index build {options.model} --encoded {options.output} --output INDEX"
         )
     output.result(
         {

@@ -13,20 +13,21 @@ import json
 import os
 import sys
 import traceback
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import typer
 
 from polyrank._version import __version__
-from polyrank.cli.command import Call, Command, InterruptError, add_command
+from polyrank.cli import index_changes
+from polyrank.cli.command import Call, Command, Group, InterruptError, add_command
 from polyrank.cli.compare import compare
 from polyrank.cli.corpus import corpus
 from polyrank.cli.demo import demo
 from polyrank.cli.distil import distil
 from polyrank.cli.encode import encode
 from polyrank.cli.evaluate import evaluate
-from polyrank.cli.index import index
+from polyrank.cli.index_build import build
 from polyrank.cli.mine import mine
 from polyrank.cli.output import say_error
 from polyrank.cli.predict import predict
@@ -44,6 +45,8 @@ OBJECTS_BETWEEN_COLLECTIONS = 50_000
 """Python's own number, 700 until 3.12, looks for garbage hundreds of times while modules are
 imported, which make none: with it, the first search takes half as long again (docs/results.md)."""
 
+GROUPS = (Group(name="index", help="Make an index of candidates, change it or verify it."),)
+
 
 def commands() -> tuple[Command[Any], ...]:
     """Every command, in the order of --help."""
@@ -59,7 +62,11 @@ def commands() -> tuple[Command[Any], ...]:
         compare,
         predict,
         encode,
-        index,
+        build,
+        index_changes.add,
+        index_changes.delete,
+        index_changes.compact,
+        index_changes.verify,
         search,
         reproduce,
     )
@@ -112,14 +119,11 @@ def parse(arguments: Sequence[str], known: Sequence[Command[Any]]) -> Call | int
 
     Raises UsageError for what typer cannot parse.
     """
-    names = [command.name for command in known]
-    if arguments and not arguments[0].startswith("-") and arguments[0] not in names:
-        raise UsageError(f"There is no command {arguments[0]!r}.", nearest(arguments[0], names))
-    typed = [command for command in known if command.name in arguments[:1]]
+    typed = commands_typed(arguments, known)
+    is_short = len(arguments) < len(typed[0].name.split()) and not any(map(is_flag, arguments))
+    given = [*arguments, "--help"] if is_short else list(arguments)
     try:
-        parsed = build_app(typed or known)(
-            list(arguments) or ["--help"], prog_name="polyrank", standalone_mode=False
-        )
+        parsed = build_app(typed)(given, prog_name="polyrank", standalone_mode=False)
     except SystemExit as error:  # typer ends the process only where its help met a closed pipe
         raise BrokenPipeError from error
     except Exception as error:
@@ -128,7 +132,44 @@ def parse(arguments: Sequence[str], known: Sequence[Command[Any]]) -> Call | int
         raise usage_error(error) from error
     if isinstance(parsed, Call):
         return parsed
-    return (parsed or 0) if arguments else InputError.exit_code
+    return InputError.exit_code if is_short else (parsed or 0)
+
+
+def is_flag(argument: str) -> bool:
+    """Whether an argument is a flag, not a command or a value."""
+    return argument.startswith("-")
+
+
+def commands_typed(
+    arguments: Sequence[str], known: Sequence[Command[Any]]
+) -> Sequence[Command[Any]]:
+    """The command that was typed; all of its group, where it has no subcommand; or all there are.
+
+    Raises UsageError for a command or a subcommand that does not exist.
+    """
+    found = known
+    for depth, word in enumerate(arguments[:2]):
+        if is_flag(word):
+            break
+        names = {command.name.split()[depth] for command in found}
+        if word not in names:
+            raise no_command(arguments[: depth + 1], names)
+        found = [command for command in found if command.name.split()[depth] == word]
+        if len(found[0].name.split()) == depth + 1:
+            break
+    return found
+
+
+def no_command(words: Sequence[str], names: Iterable[str]) -> UsageError:
+    """The error of a word that is not a command or a subcommand: with the nearest, or all."""
+    *group, word = words
+    if not group:
+        return UsageError(f"There is no command {word!r}.", nearest(word, names))
+    path = " ".join(["polyrank", *group])
+    remedy = nearest(word, names)
+    if remedy.startswith("Known") and group == ["index"]:
+        remedy = f"To make an index, type: {path} build {word} --candidates FILE --output INDEX."
+    return UsageError(f"{path}: there is no subcommand {word!r}.", remedy)
 
 
 def build_app(known: Sequence[Command[Any]]) -> typer.Typer:
@@ -154,8 +195,14 @@ def build_app(known: Sequence[Command[Any]]) -> typer.Typer:
     ) -> None:
         pass
 
+    groups = {}
+    for group in GROUPS:
+        if any(command.name.split()[0] == group.name for command in known):
+            groups[group.name] = typer.Typer(rich_markup_mode=None)
+            app.add_typer(groups[group.name], name=group.name, help=group.help)
     for command in known:
-        add_command(app, command)
+        first, *rest = command.name.split()
+        add_command(groups[first] if rest else app, command)
     return app
 
 

@@ -2,7 +2,7 @@
 
     polyrank encode … --num-shards 4 --shard-index 0     on one machine
     polyrank encode … --num-shards 4 --shard-index 1     on another
-    polyrank index … --encoded DIR                       all parts to an index (see `assemble`)
+    polyrank index build … --encoded DIR                 all parts to an index (see `assemble`)
 
 What the command line calls shards, as other tools do, are parts here: the shards of an index are
 something else. A part that is finished is skipped; one that was interrupted resumes. Processes

@@ -223,7 +223,7 @@ def read_plain(folder: Path) -> dict[str, Any]:
         found = "has no manifest.json" if folder.is_dir() else "does not exist"
         if folder.is_file():
             found = "is a file"
-        remedy = "Give the folder that `polyrank index` wrote."
+        remedy = "Give the folder that `polyrank index build` wrote."
         if build_job(folder, {}).work.is_dir():
             remedy = "It was being built and that was interrupted: build it again, which resumes."
         raise IndexFolderError(f"{folder} is not an index: it {found}.", remedy) from None
@@ -238,7 +238,7 @@ def read_plain(folder: Path) -> dict[str, Any]:
     if not isinstance(plain, dict) or plain.get("format") != FORMAT:
         raise IndexFolderError(
             f"{folder} is not an index: its manifest.json is of another program.",
-            "Give the folder that `polyrank index` wrote.",
+            "Give the folder that `polyrank index build` wrote.",
         )
     return plain
 
