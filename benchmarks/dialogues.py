@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from polyrank.data.examples import load_examples
 from polyrank.data.json_files import read_json_lines
+from polyrank.data.loading import load_examples
 from polyrank.records import Example
 
 SETS = ("ubuntu_irc", "sgd", "korean_chatbot")

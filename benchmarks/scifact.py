@@ -28,8 +28,7 @@ from transformers.utils import logging
 from benchmarks.results_store import ResultsStore, table
 from benchmarks.timing import machine
 from polyrank import BiEncoder, PolyEncoder
-from polyrank.data.examples import load_examples
-from polyrank.data.loading import load_records
+from polyrank.data.loading import load_examples, load_records
 from polyrank.evaluation.retrieval import Rankings, judge, rerank, retrieve
 from polyrank.models.checkpoint import ARCHITECTURES
 from polyrank.models.source import default_base

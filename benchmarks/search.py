@@ -39,7 +39,7 @@ import torch
 from torch import Tensor
 
 from benchmarks.timing import interleaved, machine, median_ratio
-from polyrank.data.examples import load_examples
+from polyrank.data.loading import load_examples
 from polyrank.models.bi_encoder import BiEncoder
 from polyrank.models.checkpoint import load_model
 from polyrank.progress import quieten_libraries

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.timing import machine
-from polyrank.data.examples import load_examples
+from polyrank.data.loading import load_examples
 from polyrank.evaluation.ranking import evaluate
 from polyrank.models.checkpoint import ARCHITECTURES
 from polyrank.models.source import default_base

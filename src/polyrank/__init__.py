@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from polyrank._version import __version__
+    from polyrank.data.loading import load_examples
     from polyrank.errors import PolyrankError
     from polyrank.evaluation.ranking import evaluate
     from polyrank.models.bi_encoder import BiEncoder
@@ -32,6 +33,7 @@ __all__ = [
     "RetrieveRerank",
     "__version__",
     "evaluate",
+    "load_examples",
     "load_model",
 ]
 
@@ -47,6 +49,7 @@ _HOMES = {
     "RetrieveRerank": "retrieval.rerank",
     "__version__": "_version",
     "evaluate": "evaluation.ranking",
+    "load_examples": "data.loading",
     "load_model": "models.checkpoint",
 }
 

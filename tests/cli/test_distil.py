@@ -6,7 +6,7 @@ import os
 import pytest
 
 from polyrank.cli.main import commands, run
-from polyrank.data.examples import load_examples
+from polyrank.data.loading import load_examples
 from polyrank.models.checkpoint import load_model
 from polyrank.models.cross_encoder import CrossEncoder
 from tiny_encoders import load_variant

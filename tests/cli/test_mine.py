@@ -5,7 +5,7 @@ import json
 import pytest
 
 from polyrank.cli.main import commands, run
-from polyrank.data.examples import load_examples
+from polyrank.data.loading import load_examples
 from tiny_encoders import load_variant
 
 WORDS = ["file", "disk", "kernel", "driver", "wifi", "sound"]

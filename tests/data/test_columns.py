@@ -10,7 +10,7 @@ import pyarrow
 import pyarrow.parquet
 import pytest
 
-from polyrank.data.loading import load_records, load_training
+from polyrank.data.loading import load_examples, load_records
 from polyrank.errors import DataError
 from polyrank.records import Example, LabelledPair
 
@@ -121,7 +121,7 @@ CASES = [
 def test_usual_names_are_found_and_said_once(rows, format, expected, kind, written):
     path = written(rows, kind)
     said = []
-    found = load_training(path, say=said.append)
+    found = load_examples(path, say=said.append)
     assert found == expected
     if isinstance(found[0], LabelledPair):
         assert [type(pair.label) for pair in found] == [type(pair.label) for pair in expected]
@@ -141,7 +141,7 @@ def test_lists_of_positives_and_negatives(kind, written):
         {"id": "b", "query": "q2", "pos": ["p3"], "neg": []},
     ]
     negatives = ("n1", "n2")
-    assert load_training(written(rows, kind)) == [
+    assert load_examples(written(rows, kind)) == [
         Example(id="a/1", context="q1", response="p1", negatives=negatives),
         Example(id="a/2", context="q1", response="p2", negatives=negatives),
         Example(id="b", context="q2", response="p3"),
@@ -151,18 +151,18 @@ def test_lists_of_positives_and_negatives(kind, written):
 def test_an_empty_cell_is_no_negative_and_no_positive(tmp_path):
     path = tmp_path / "a.csv"
     path.write_text("query,pos,neg\nq,p,\n")
-    assert load_training(path) == [Example(context="q", response="p")]
+    assert load_examples(path) == [Example(context="q", response="p")]
     path = tmp_path / "a.jsonl"
     for positives in ([], ["p", ""], ""):
         path.write_text(json.dumps({"query": "q", "pos": positives}) + "\n")
         with pytest.raises(DataError, match="response in column 'pos' is empty"):
-            load_training(path)
+            load_examples(path)
 
 
 def test_own_names_are_not_said(tmp_path):
     said = []
-    load_training(write(rows_of("context", "response"), "csv", tmp_path), say=said.append)
-    load_training(write(rows_of("first", "second", label=SHARES), "csv", tmp_path), say=said.append)
+    load_examples(write(rows_of("context", "response"), "csv", tmp_path), say=said.append)
+    load_examples(write(rows_of("first", "second", label=SHARES), "csv", tmp_path), say=said.append)
     assert said == []
 
 
@@ -184,13 +184,13 @@ def test_own_names_are_not_said(tmp_path):
 def test_other_names_are_an_error_with_the_line_to_type(rows, expected, kind, written):
     path = written(rows, kind)
     with pytest.raises(DataError) as caught:
-        load_training(path)
+        load_examples(path)
     lines = re.findall(r"--columns (?:'(?:[^']|'\"'\"')*'|[^\s;]+)", str(caught.value))
     assert len(lines) == len(expected)
     for line, records in zip(lines, expected, strict=True):
         _, mapping = shlex.split(line.rstrip("."))
         columns = dict(part.split("=", 1) for part in mapping.split(","))
-        found = load_training(path, columns=columns)
+        found = load_examples(path, columns=columns)
         assert [replace(record, id=None) for record in found] == records
 
 

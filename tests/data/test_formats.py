@@ -11,7 +11,7 @@ from true_formats import BEIR, FIXTURES, lines, write_beir
 from polyrank.data.format import Beginning
 from polyrank.data.formats.labelled_pairs import CLASSES
 from polyrank.data.hub import parse_address
-from polyrank.data.loading import FORMATS, detect, load_records, load_training
+from polyrank.data.loading import FORMATS, detect, load_examples, load_records
 from polyrank.data.source import Source
 from polyrank.errors import DataError, MissingExtraError, UsageError
 from polyrank.records import Candidate, Example, LabelledPair, RetrievalSet
@@ -81,10 +81,10 @@ def test_what_is_compressed_or_marked_is_the_same(fixture, written):
 def test_what_is_trained_on(fixture, written):
     path = written(fixture)
     kind = FORMATS[fixture.format].gives
-    trained = load_training(path, format=fixture.format)
+    trained = load_examples(path, format=fixture.format)
     if kind != "retrieval":
         assert trained == (fixture.records if fixture.training is None else fixture.training)
-    assert load_training(path, format=fixture.format, limit=1) == trained[:1]
+    assert load_examples(path, format=fixture.format, limit=1) == trained[:1]
 
 
 def test_every_format_has_a_fixture_and_is_documented():
@@ -142,8 +142,8 @@ def test_beir_folders_and_their_splits(compressed, tmp_path):
     assert load_records(folder, limit=1).queries == {"q2": "who barks"}
     assert load_records(folder, split="train").judgements == {"q1": {"d1": 1, "d2": 0}}
     expected = [Example(id="q1/d1", context="who sleeps", response="Cats sleep.")]
-    assert load_training(folder) == expected
-    assert len(load_training(folder, split="test", limit=1)) == 1
+    assert load_examples(folder) == expected
+    assert len(load_examples(folder, split="test", limit=1)) == 1
     with pytest.raises(UsageError, match=r"no split 'tset'\. Did you mean 'test'"):
         load_records(folder, split="tset")
 
@@ -186,7 +186,7 @@ def test_pairs_by_mapped_columns(tmp_path):
     path.write_text("q1,q2,same\na,b,1\nc,d,0\n")
     columns = {"first": "q1", "second": "q2", "label": "same"}
     assert detect(path, columns=columns) == "pairs"
-    assert load_training(path, columns=columns) == [
+    assert load_examples(path, columns=columns) == [
         LabelledPair(first="a", second="b", label=1),
         LabelledPair(first="c", second="d", label=0),
     ]
@@ -231,7 +231,7 @@ def test_hub_sets_are_read_by_their_columns(tmp_path, monkeypatch):
     (folder / "train.csv").write_text("question,answer\na,x\n")
     (folder / "test.csv").write_text("question,answer\nb,y\n")
     assert detect(f"hub:{folder}") == "table"
-    assert load_training(f"hub:{folder}") == [Example(context="a", response="x")]
+    assert load_examples(f"hub:{folder}") == [Example(context="a", response="x")]
     assert load_records(Path(f"hub:{folder}")) == [Example(context="b", response="y")]
     assert load_records(f"hub:{folder}:train")[0].context == "a"
     columns = {"context": "answer", "response": "question"}

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from polyrank.data.loading import detect, load_records, load_training
+from polyrank.data.loading import detect, load_examples, load_records
 from polyrank.records import RetrievalSet
 
 REAL = os.environ.get("POLYRANK_REAL_DATA", "")
@@ -31,18 +31,18 @@ def test_dialogues_with_twenty_candidates(name):
 
 
 def test_training_dialogues_have_ids_of_their_own():
-    assert len(load_training(real("ubuntu_irc/train.jsonl.xz"))) == 50_632
+    assert len(load_examples(real("ubuntu_irc/train.jsonl.xz"))) == 50_632
 
 
 def test_korsts():
-    pairs = load_training(real("korsts_kornli/sts-train.jsonl.xz"))
+    pairs = load_examples(real("korsts_kornli/sts-train.jsonl.xz"))
     assert len(pairs) == 5_749
     assert {pair.label for pair in pairs} >= {0.0, 1.0, 0.76}
     assert detect(real("korsts_kornli/sts-dev.jsonl.xz")) == "sts"
 
 
 def test_kornli():
-    pairs = load_training(real("korsts_kornli/xnli.dev.ko.jsonl.xz"))
+    pairs = load_examples(real("korsts_kornli/xnli.dev.ko.jsonl.xz"))
     assert Counter(pair.label for pair in pairs) == {0: 830, 1: 830, 2: 830}
 
 
@@ -58,13 +58,13 @@ def test_beir_folders(name, documents, queries, split):
 
 
 def test_claims_to_train_on():
-    examples = load_training(real("scifact"))
+    examples = load_examples(real("scifact"))
     assert len({example.context for example in examples}) <= 809
     assert all(example.response for example in examples)
 
 
 def test_questions_by_intent():
     columns = {"context": "text", "response": "category"}
-    examples = load_training(real("banking77/train.csv.xz"), columns=columns)
+    examples = load_examples(real("banking77/train.csv.xz"), columns=columns)
     assert len(examples) == 10_003
     assert len({example.response for example in examples}) == 77

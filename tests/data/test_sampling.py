@@ -9,9 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from polyrank.data.loading import load_training
+from polyrank.data.loading import AUTO, load_with_corpus
 from polyrank.data.sampling import Share, parse_share
+from polyrank.data.source import Source
 from polyrank.errors import DataError, UsageError
+from polyrank.progress import silent
 from polyrank.records import Example
 
 
@@ -89,6 +91,11 @@ def test_a_share_of_nothing_is_refused() -> None:
     assert Share(value=0.01).of([]) == []
 
 
+def load_share(path: Path | str, *, share: Share, limit: int | None = None) -> list[Example]:
+    source = Source(path=Path(path), training=True)
+    return load_with_corpus(source, AUTO, limit, silent, share=share)[0]
+
+
 def test_shares_of_files_and_of_data_sets_of_the_hub(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -98,16 +105,16 @@ def test_shares_of_files_and_of_data_sets_of_the_hub(
     (tmp_path / "train.jsonl").write_text(text, encoding="utf-8")
     (tmp_path / "set").mkdir()
     (tmp_path / "set" / "train.jsonl").write_text(text, encoding="utf-8")
-    half = load_training(tmp_path / "train.jsonl", share=Share(value=0.5))
+    half = load_share(tmp_path / "train.jsonl", share=Share(value=0.5))
     assert len(half) == 30
-    assert load_training(f"hub:{tmp_path / 'set'}", share=Share(value=0.5)) == half
-    few = load_training(tmp_path / "train.jsonl", share=Share(value=0.5), limit=4)
+    assert load_share(f"hub:{tmp_path / 'set'}", share=Share(value=0.5)) == half
+    few = load_share(tmp_path / "train.jsonl", share=Share(value=0.5), limit=4)
     assert few == half[:4]
 
 
 def test_a_question_is_drawn_with_all_its_answers(tmp_path: Path) -> None:
     write_corpus(tmp_path, num_queries=20)
-    drawn = load_training(tmp_path, share=Share(value=0.25))
+    drawn = load_share(tmp_path, share=Share(value=0.25))
     contexts = [example.context for example in drawn if isinstance(example, Example)]
     assert len(contexts) == 10
     assert len(set(contexts)) == 5

@@ -6,8 +6,9 @@ import pytest
 import zstandard
 
 from polyrank.data.candidates import read_candidates
-from polyrank.data.examples import load_examples, write_examples
+from polyrank.data.examples import write_examples
 from polyrank.data.files import read_lines
+from polyrank.data.loading import load_examples
 from polyrank.errors import DataError, MissingExtraError
 from polyrank.records import Candidate, Example
 

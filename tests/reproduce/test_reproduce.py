@@ -13,8 +13,7 @@ from typing import Any
 import pytest
 
 from polyrank.cli.main import commands, run
-from polyrank.data.examples import load_examples
-from polyrank.data.loading import load_training
+from polyrank.data.loading import load_examples
 from polyrank.data.sampling import Share
 from polyrank.errors import UsageError
 from polyrank.evaluation.ranking import evaluate
@@ -298,7 +297,7 @@ def test_shares_of_the_questions_are_those_of_train(
     few, more, most = (set(map(str, questions.share(percent))) for percent in (5, 20, 80))
     assert few < more < most == set(map(str, questions.train))
     [path] = given["questions"]
-    assert more == set(map(str, load_training(path, share=Share(value=0.2))))
+    assert more == set(map(str, load_examples(path, share=Share(value=0.2))))
     asked = {example.context for example in questions.train}
     assert not asked & set(questions.test.queries.values())
     assert len(asked) + len(questions.test.queries) == len(ANSWERS)

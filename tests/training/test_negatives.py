@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from polyrank.data.answers import folded
-from polyrank.data.examples import load_examples
+from polyrank.data.loading import load_examples
 from polyrank.errors import DataError, ModelError, UsageError
 from polyrank.records import Candidate, Example, RetrievalSet
 from polyrank.retrieval.index import Index

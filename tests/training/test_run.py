@@ -136,7 +136,7 @@ def test_a_killed_run_resumes_where_it_was(bert, tmp_path):
     script = textwrap.dedent("""
         import os, signal, sys
         from polyrank import BiEncoder
-        from polyrank.data.examples import load_examples
+        from polyrank.data.loading import load_examples
         from polyrank.runtime import set_seed
         from polyrank.training.config import TrainingConfig
         from polyrank.training.run import train

@@ -6,8 +6,7 @@ import os
 import pytest
 import torch
 
-from polyrank.data.examples import load_examples
-from polyrank.data.loading import load_training
+from polyrank.data.loading import load_examples
 from polyrank.errors import DataError, ModelError, UsageError
 from polyrank.records import Example, LabelledPair
 from polyrank.training.negatives.config import NegativesConfig
@@ -240,7 +239,7 @@ def test_silver_pairs(task, bert, tmp_path):
     }[task]()
     assert [pair.label for pair in silver] == pytest.approx(expected.tolist(), abs=1e-5)
     assert all(isinstance(pair.label, int) == (task == "classify") for pair in silver)
-    assert load_training(store, format="pairs") == silver  # the store is a file of pairs
+    assert load_examples(store, format="pairs") == silver  # the store is a file of pairs
     assert silver_pairs(teacher, gold, methods=methods, store=store) == silver
 
 

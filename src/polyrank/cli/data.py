@@ -148,9 +148,9 @@ def load_training(
     say: Say = silent,
 ) -> list[Example] | list[LabelledPair]:
     """What a model is trained on; of a corpus with judgements, its relevant pairs."""
-    from polyrank.data.loading import load_training
+    from polyrank.data.loading import load_with_corpus
+    from polyrank.data.source import Source
 
-    columns = columns_of(options)
-    return load_training(
-        path, format=options.format, split=split, columns=columns, share=share, limit=limit, say=say
-    )
+    source = Source(path=Path(path), split=split, training=True, columns=columns_of(options))
+    records, _ = load_with_corpus(source, options.format, limit, say, share=share)
+    return records

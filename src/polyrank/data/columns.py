@@ -48,7 +48,7 @@ def check_columns(columns: Mapping[str, str], fields: Sequence[str]) -> None:
     """Raise UsageError for a mapped field that the format does not have."""
     for field in columns:
         if field not in fields:
-            raise UsageError(f"--columns: there is no field {field!r}.", nearest(field, fields))
+            raise UsageError(f"columns: there is no field {field!r}.", nearest(field, fields))
 
 
 def column_of(
@@ -72,13 +72,14 @@ def column_of(
         listed = ", ".join(map(repr, row.values))
         raise row.blame(
             f"No column holds the {field}: the columns are {listed}.",
-            how_to_name(row.values),
+            how_to_name(row.values, in_python=source.rows is not None),
         )
     return found
 
 
-def how_to_name(values: Mapping[str, Any]) -> str:
-    """What to do about a row whose columns have unknown names: the `--columns` to type."""
+def how_to_name(values: Mapping[str, Any], *, in_python: bool = False) -> str:
+    """What to do about a row whose columns have unknown names: the columns as one types them."""
+    typed = columns_in_python if in_python else columns_flag
     names = [name for name in map(str, values) if "," not in name and name not in NOT_TEXTS]
     numbers = [name for name in names if is_number(values[name])]
     texts = [name for name in names if is_text(values[name]) and name not in numbers]
@@ -88,7 +89,8 @@ def how_to_name(values: Mapping[str, Any]) -> str:
     context = context or next(iter(rest), None)
     response = response or next((name for name in rest if name != context), None)
     if context is None or response is None:
-        return "Name them: --columns context=COLUMN,response=COLUMN, or first=…,second=…,label=…."
+        usual = typed(context="COLUMN", response="COLUMN")
+        return f"Name them: {usual}; for labelled pairs: first, second and label."
     remedy = f"Name them: {typed(context=context, response=response)}"
     label = label_of(names) or next(iter(numbers), None)
     if label is None or label in (context, response):
@@ -101,8 +103,13 @@ def like(field: str, names: Sequence[str]) -> str | None:
     return next((name for name in names if nearest(name, [field]).startswith("Did")), None)
 
 
-def typed(**columns: str) -> str:
-    """A mapping as one types it."""
+def columns_in_python(**columns: str) -> str:
+    """A mapping as the argument of a call."""
+    return f"columns={columns!r}"
+
+
+def columns_flag(**columns: str) -> str:
+    """A mapping as a flag."""
     mapping = ",".join(f"{field}={column}" for field, column in columns.items())
     return f"--columns {shlex.quote(mapping)}"
 

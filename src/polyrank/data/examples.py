@@ -42,18 +42,6 @@ def read_examples(path: str | Path) -> Iterator[Example]:
         yield example
 
 
-def load_examples(path: str | Path, *, limit: int | None = None) -> list[Example]:
-    """All examples of a file, or its first `limit`. Raises DataError also where there is none."""
-    examples: list[Example] = []
-    for example in read_examples(path):
-        if limit is not None and len(examples) >= limit:
-            break
-        examples.append(example)
-    if not examples:
-        raise DataError("The file holds no example.", "Give a file with examples.", path=path)
-    return examples
-
-
 def parse_example(record: dict[str, Any]) -> Example:
     """One record as an `Example`; raises DataError without a place."""
     for name in ("context", "response"):

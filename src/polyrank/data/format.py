@@ -54,12 +54,13 @@ class Beginning:
         self.source = source
         self.path = source.path
         self.columns = source.columns
-        self.suffix = base_suffix(source.path)
-        self.is_folder = source.path.is_dir()
-        self.is_hub = is_hub(source.path)
-        self.is_rows = self.is_hub or self.suffix == ".parquet"
+        in_memory = source.rows is not None
+        self.suffix = "" if in_memory else base_suffix(source.path)
+        self.is_folder = not in_memory and source.path.is_dir()
+        self.is_hub = not in_memory and is_hub(source.path)
+        self.is_rows = in_memory or self.is_hub or self.suffix == ".parquet"
         """Whether its rows have named columns whatever they hold."""
-        self.is_file = source.path.is_file()
+        self.is_file = not in_memory and source.path.is_file()
         self.is_json_lines = self.suffix in JSON_LINES
 
     @cached_property
@@ -98,7 +99,7 @@ class Beginning:
         try:
             rows.extend(row.values for row in islice(read_rows(self.source), ROWS))
         except DataError:
-            if self.is_hub:
+            if self.is_hub or (self.source.rows is not None and not rows):
                 raise
         return rows
 

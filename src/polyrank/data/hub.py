@@ -5,7 +5,7 @@ NAME is what `datasets.load_dataset` takes: a hub id, or a folder of data files.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -53,12 +53,19 @@ def read_hub(source: Source, *, named: bool = True) -> Iterator[dict[str, Any]]:
     Raises MissingExtraError, UsageError, DataError.
     """
     rows = load_split(source, parse_address(source.path))
-    names = class_names(rows.features) if named else {}
+    yield from with_class_names(rows, rows.features) if named else rows
+
+
+def with_class_names(
+    rows: Iterable[dict[str, Any]], features: Mapping[str, Any]
+) -> Iterator[dict[str, Any]]:
+    """Yield the rows with their classes by name; "-" where a number has no name."""
+    names = class_names(features)
     for row in rows:
         classes = {
             column: (known[row[column]] if 0 <= row[column] < len(known) else "-")
             for column, known in names.items()
-            if row[column] is not None
+            if row.get(column) is not None
         }
         yield {**row, **classes}
 

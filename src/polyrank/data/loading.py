@@ -1,4 +1,4 @@
-"""Reading a file, a folder or a hub data set: whichever format it is in.
+"""Reading a file, a folder, a hub data set or rows in memory: whichever format they are in.
 
 The formats are those that the modules of `polyrank.data.formats` declare; a module that is added
 there is found, no list names it.
@@ -6,13 +6,16 @@ there is found, no list names it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 from polyrank.data import formats
 from polyrank.data.format import Beginning, Fit, Format, Found
+from polyrank.data.hub import PREFIX, chosen_split
+from polyrank.data.memory import ACCEPTED, MemoryRows, SizedRows, splits_of
 from polyrank.data.sampling import Share
 from polyrank.data.source import NO_COLUMNS, Source
 from polyrank.discovery import modules_in
@@ -21,6 +24,8 @@ from polyrank.progress import Say, silent
 from polyrank.records import Candidate, Example, LabelledPair, RetrievalSet
 
 Records = list[Example] | list[LabelledPair] | RetrievalSet
+Data = str | Path | Iterable[Any] | SizedRows | RetrievalSet
+"""What records can be read from: a path, rows in memory, or a corpus with judgements."""
 
 AUTO = "auto"
 
@@ -64,21 +69,39 @@ def detect_format(source: Source) -> Format:
 
 
 def load_records(
-    path: str | Path,
+    data: Data,
     *,
     format: str = AUTO,
     split: str | None = None,
-    columns: Mapping[str, str] = NO_COLUMNS,
+    columns: Mapping[str, str] | None = None,
     limit: int | None = None,
     say: Say = silent,
+    name: str = "data",
 ) -> Records:
-    """Everything that a file, a folder or a hub data set (`hub:NAME`) holds.
+    """Everything that some data hold, to evaluate on; a corpus with judgements as it is.
 
-    `split` is for what has several; `columns` maps a field to the column that holds it, for
-    formats of rows; `limit` takes the first records, of a corpus the first queries. `say` is told
-    what was passed over. Raises DataError with the place, UsageError for an unknown format.
+    Args:
+        data: As for `load_examples`, or a `RetrievalSet`.
+        format: As for `load_examples`.
+        split: The split of data that have several; by default the usual one to evaluate on.
+        columns: As for `load_examples`.
+        limit: Take only the first records, of a corpus the first queries.
+        say: Is told how the data were read, and what was passed over.
+        name: What errors call data in memory.
+
+    Returns:
+        Examples, labelled pairs or a corpus with queries and judgements.
+
+    Raises:
+        DataError: Something cannot be read; the error names the place.
+        UsageError: There is no such format, split or field.
     """
-    source = Source(path=Path(path), split=split, columns=columns)
+    if isinstance(data, RetrievalSet):
+        return data.first(limit)
+    source = source_of(data, name, split=split, columns=columns, limit=limit)
+    given = given_records(source)
+    if given is not None:
+        return given
     chosen, found = read_source(source, format, say)
     if isinstance(found, RetrievalSet):
         if not found.queries:
@@ -90,25 +113,95 @@ def load_records(
     return records
 
 
-def load_training(
-    path: str | Path,
+def load_examples(
+    data: Data,
     *,
-    format: str = AUTO,
+    columns: Mapping[str, str] | None = None,
     split: str | None = None,
-    columns: Mapping[str, str] = NO_COLUMNS,
-    share: Share | None = None,
+    format: str = AUTO,
     limit: int | None = None,
     say: Say = silent,
+    name: str = "examples",
 ) -> list[Example] | list[LabelledPair]:
-    """What a model is trained on: examples, or labelled pairs.
+    """Examples or labelled pairs to train on, from a file or from rows in memory.
 
-    Of a corpus with judgements, each query with each of its relevant candidates is an example.
-    `share` takes a part of the records, of a corpus a part of the queries, and `limit` the first of
-    these. Other arguments and errors are those of `load_records`.
+    Columns are found by their usual names, such as `question` and `answer`, or `sentence1`,
+    `sentence2` and `label`. Of a corpus with judgements, each query with each of its relevant
+    candidates is an example.
+
+    Args:
+        data: The path of a file or folder, `hub:NAME`, a data set of the library `datasets`, or
+            whatever can be iterated: a list, a generator, a data set of torch. Its rows are
+            records, mappings such as `{"context": …, "response": …}`, or tuples: `(context,
+            response)`, `(context, response, negative, …)`, `(text, text, label)`.
+        columns: From a field, such as `context`, to the name of the column that holds it.
+        split: The split of data that have several; by default the one to train on.
+        format: The format of a file, one of docs/data.md; `auto` goes by its beginning.
+        limit: Take only the first examples; no more rows are read from a generator.
+        say: Is told how the data were read, and what was passed over.
+        name: What errors call data in memory.
+
+    Returns:
+        The examples, or the labelled pairs.
+
+    Raises:
+        DataError: Something cannot be read; the error names the line or the row.
+        UsageError: There is no such format, split or field.
     """
-    source = Source(path=Path(path), split=split, training=True, columns=columns)
-    records, _ = load_with_corpus(source, format, limit, say, share=share)
+    if isinstance(data, RetrievalSet):
+        return list(islice(data.examples(), limit))
+    source = source_of(data, name, split=split, training=True, columns=columns, limit=limit)
+    given = given_records(source)
+    if given is not None:
+        return given
+    records, _ = load_with_corpus(source, format, limit, say)
     return records
+
+
+def source_of(
+    data: Data,
+    name: str,
+    *,
+    split: str | None = None,
+    training: bool = False,
+    columns: Mapping[str, str] | None = None,
+    limit: int | None = None,
+) -> Source:
+    """Where the data are read from: a path, or rows in memory, of which `limit` are read at most.
+
+    Raises DataError for a text that is not a path, UsageError for a split that is not there.
+    """
+    columns = NO_COLUMNS if columns is None else columns
+    if isinstance(data, (str, Path)):
+        require_path(data, name)
+        return Source(path=Path(data), split=split, training=training, columns=columns)
+    source = Source(path=Path(name), split=split, training=training, columns=columns)
+    splits = splits_of(data)
+    if splits is not None:
+        data = splits[chosen_split(source, split, splits)]
+    elif split is not None:
+        raise UsageError(
+            f"{name} has no splits, but split = {split} was given.",
+            "Leave split out, or give a file, a folder or a data set with splits.",
+        )
+    return replace(source, rows=MemoryRows(data, name, limit))
+
+
+def require_path(data: str | Path, name: str) -> None:
+    """Raise DataError for a text that stands where data belong, and is not a path."""
+    if isinstance(data, Path) or data.startswith(PREFIX):
+        return
+    try:
+        exists = Path(data).exists()
+    except (OSError, ValueError):  # too long for a path
+        exists = False
+    if not exists:
+        raise DataError(f"{name} is a text, and there is no file {data[:80]!r}.", ACCEPTED)
+
+
+def given_records(source: Source) -> list[Example] | list[LabelledPair] | None:
+    """The records of a source that holds records already; None where it is to be read."""
+    return None if source.rows is None else source.rows.records()
 
 
 def load_with_corpus(
@@ -116,7 +209,8 @@ def load_with_corpus(
 ) -> tuple[list[Example] | list[LabelledPair], list[Candidate]]:
     """What a model is trained on, and the corpus to search where the source has one.
 
-    Arguments and errors are those of `load_training`.
+    `share` takes a part of the records, of a corpus a part of the queries, and `limit` the first of
+    these. Raises DataError, UsageError.
     """
     chosen, found = read_source(source, format, say)
     corpus: list[Candidate] = []
@@ -160,7 +254,7 @@ def no_records(source: Source, what: str) -> DataError:
     reasons = ", ".join(f"{count:,} {why}" for why, count in source.passed_over.items())
     passed = f"; passed over: {reasons}" if reasons else ""
     return DataError(
-        f"The data holds no {what}{passed}.", "Give a file that holds some.", path=source.path
+        f"The data holds no {what}{passed}.", "Give data that hold some.", path=source.path
     )
 
 

@@ -1,4 +1,4 @@
-"""Files of rows, CSV, TSV, JSONL, JSON, Parquet or a hub data set, to named values.
+"""Rows of CSV, TSV, JSONL, JSON, Parquet, a hub data set or in memory, to named values.
 
 Knows columns and where a row stands; knows nothing of what the columns mean.
 """
@@ -19,8 +19,9 @@ from polyrank.data.files import (
     read_lines,
     read_start,
 )
-from polyrank.data.hub import is_hub, read_hub
+from polyrank.data.hub import is_hub, read_hub, with_class_names
 from polyrank.data.json_files import read_json_array, read_json_lines
+from polyrank.data.memory import at_row
 from polyrank.data.source import Source
 from polyrank.errors import DataError
 
@@ -48,7 +49,13 @@ def read_rows(source: Source, *, named: bool = True) -> Iterator[Row]:
     Raises DataError, with the place, for what is not a row.
     """
     path = source.path
-    if is_hub(path):
+    if source.rows is not None:
+        rows = source.rows.values()
+        if named:
+            rows = with_class_names(rows, source.rows.features)
+        for number, values in enumerate(rows, start=1):
+            yield Row(values, f"row {number}", at_row(source.rows.name, number))
+    elif is_hub(path):
         for number, values in enumerate(read_hub(source, named=named), start=1):
             yield Row(values, f"row {number}", at_place(path, f"row {number}"))
     elif base_suffix(path) == ".parquet":

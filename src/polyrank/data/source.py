@@ -9,15 +9,19 @@ from pathlib import Path
 from types import MappingProxyType
 
 from polyrank.data.files import Blame
+from polyrank.data.memory import MemoryRows
 
 NO_COLUMNS: Mapping[str, str] = MappingProxyType({})
 
 
 @dataclass(frozen=True, kw_only=True)
 class Source:
-    """One file, folder or hub data set, as a reader takes it."""
+    """One file, folder or hub data set, or rows in memory, as a reader takes it."""
 
     path: Path
+    """Where it lies; of rows in memory, what errors call them."""
+    rows: MemoryRows | None = None
+    """The rows, where they are in memory; then nothing lies at the path."""
     split: str | None = None
     """The part of a source that has several, such as `train`; None for the usual one."""
     training: bool = False

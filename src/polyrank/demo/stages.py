@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from polyrank.data.examples import load_examples, write_examples
+from polyrank.data.examples import read_examples, write_examples
 from polyrank.demo.documentation import read_documentation
 from polyrank.demo.examples import make_splits, read_passages
 from polyrank.errors import DataError
@@ -98,7 +98,7 @@ def own_data(file: Path, folder: Path) -> DemoData:
 
     Raises DataError where there are too few.
     """
-    examples = load_examples(file)
+    examples = list(read_examples(file))
     fewest = 4 * NUM_CANDIDATES
     if len(examples) < fewest:
         raise DataError(
@@ -122,9 +122,9 @@ def own_data(file: Path, folder: Path) -> DemoData:
 def read_data(folder: Path) -> DemoData:
     """What an earlier stage wrote; few dev and test examples, since the demo has little time."""
     return DemoData(
-        train=load_examples(folder / "train.jsonl"),
-        dev=spread(load_examples(folder / "dev.jsonl"), MOST_DEV),
-        test=spread(load_examples(folder / "test.jsonl"), MOST_TEST),
+        train=list(read_examples(folder / "train.jsonl")),
+        dev=spread(list(read_examples(folder / "dev.jsonl")), MOST_DEV),
+        test=spread(list(read_examples(folder / "test.jsonl")), MOST_TEST),
         passages=folder / "passages.jsonl",
     )
 

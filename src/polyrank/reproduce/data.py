@@ -16,8 +16,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from polyrank.data.examples import load_examples
-from polyrank.data.loading import load_records, load_training
+from polyrank.data.examples import read_examples
+from polyrank.data.loading import load_examples, load_records
 from polyrank.data.sampling import Share
 from polyrank.demo.corpus import PythonDocs
 from polyrank.demo.stages import NUM_CANDIDATES, SEED, python_data, spread
@@ -133,10 +133,10 @@ class TableData:
         """Those that were given, or questions about Python."""
         named = self.named("dialogues")
         if named is None:
-            parts = {name: load_examples(self.docs / f"{name}.jsonl") for name in OWN}
+            parts = {name: list(read_examples(self.docs / f"{name}.jsonl")) for name in OWN}
             return Dialogues(**{**parts, "test": self.few(parts["test"])}, name=DOCS)
         data, (path,) = named
-        train: Any = load_training(part_of(data, path, "train"), format=data.format, say=self.say)
+        train: Any = load_examples(part_of(data, path, "train"), format=data.format, say=self.say)
         if not isinstance(train[0], Example):
             raise UsageError(f"{path} holds labelled pairs, not dialogues.", "Give dialogues.")
         dev, test = (self.ranked(data, path, part, other) for part, other in PARTS)
@@ -157,7 +157,7 @@ class TableData:
         data, (path,) = named
         name = f"{data.name}: {path}"
         if (Path(path) / "qrels" / "train.tsv").is_file():
-            train: Any = load_training(path, split="train", say=self.say)
+            train: Any = load_examples(path, split="train", say=self.say)
             test: Any = load_records(path, say=self.say)
             total = len(train) + len(test.queries)
             return Questions(train=train, test=self.some_of(test), total=total, name=name)
@@ -174,7 +174,7 @@ class TableData:
 
     def python_questions(self) -> Questions:
         """A question's answer is to be found among those of all parts."""
-        parts = {name: load_examples(self.docs / f"{name}.jsonl") for name in OWN}
+        parts = {name: list(read_examples(self.docs / f"{name}.jsonl")) for name in OWN}
         source = [example for part in parts.values() for example in part]
         test = with_all_candidates([*parts["dev"], *parts["test"]], "test", source=source)
         return Questions(
@@ -187,14 +187,14 @@ class TableData:
         data, paths = self.require_named("nli")
         found: list[Any] = []
         for path in paths:
-            found += load_training(path, format=data.format, say=self.say)
+            found += load_examples(path, format=data.format, say=self.say)
         return Pairs(train=found, test=[], name=f"nli: {', '.join(paths)}")
 
     @cached_property
     def sts(self) -> Pairs:
         """The scored pairs; test on dev where there is no test."""
         data, (path,) = self.require_named("sts")
-        train: Any = load_training(part_of(data, path, "train"), format=data.format, say=self.say)
+        train: Any = load_examples(part_of(data, path, "train"), format=data.format, say=self.say)
         file = part_of(data, path, "test", "dev")
         test: Any = load_records(file, format=data.format, say=self.say)
         return Pairs(train=train, test=self.few(test), name=f"sts: {path}")

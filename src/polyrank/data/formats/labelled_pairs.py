@@ -199,7 +199,7 @@ def read_sts(source: Source) -> Iterator[LabelledPair]:
 
 def has_no_header(source: Source) -> bool:
     """Whether a source is one of the benchmark's own files, whose columns have no names."""
-    if source.columns or not is_table(source.path):
+    if source.columns or source.rows is not None or not is_table(source.path):
         return False
     first = next(read_cells(source.path), None)
     return first is not None and is_headerless(first.texts)
