@@ -54,7 +54,7 @@ PLANS: dict[str, Plan] = {
 CHATBOT: dict[str, tuple[str, dict[str, Any]]] = {
     "bi": ("bi", {}),
     "poly-64": ("poly", {"num_codes": 64}),
-    "cross": ("cross", {"head": "interaction"}),
+    "cross": ("cross", {}),
 }
 FOLDER = "korsts_kornli"
 FILES = {

@@ -37,7 +37,7 @@ LENGTHS = {"max_context_length": 128, "max_candidate_length": 64}
 MODELS: dict[str, dict[str, Any]] = {
     "bi": {},
     "poly": {"num_codes": 64},
-    "cross": {"head": "interaction"},
+    "cross": {},
 }
 STARTS = {"none": "none", "next": "next utterance", "longer": "none, longer"}
 

@@ -47,7 +47,7 @@ LENGTHS = {"max_context_length": 64, "max_candidate_length": 256}
 MODELS: dict[str, dict[str, Any]] = {
     "bi": {},
     "poly": {"num_codes": 64},
-    "cross": {"head": "interaction"},
+    "cross": {},
 }
 MOST_NEGATIVES = 7
 

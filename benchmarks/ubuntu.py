@@ -45,13 +45,14 @@ def cross_training(steps: int) -> TrainingConfig:
 
 def recipes(options: argparse.Namespace) -> dict[str, tuple[str, dict[str, Any], TrainingConfig]]:
     """Architecture, settings and training of each model."""
+    linear = {"head": "linear"}
     vectors = TrainingConfig(batch_size=64, max_steps=options.steps, evaluations=1)
     return {
         "bi": ("bi", {}, vectors),
         "poly-16": ("poly", {"num_codes": 16}, vectors),
         "poly-64": ("poly", {"num_codes": 64}, vectors),
-        "cross": ("cross", {}, cross_training(options.cross_steps)),
-        "cross-more": ("cross", {}, cross_training(options.more_cross_steps)),
+        "cross": ("cross", linear, cross_training(options.cross_steps)),
+        "cross-more": ("cross", linear, cross_training(options.more_cross_steps)),
     }
 
 

@@ -169,7 +169,7 @@ VARIANTS = {
         PolyEncoder,
         {"temperature": 1.0, "num_codes": 5, "context_vectors": "last_and_first"},
     ),
-    "cross": (CrossEncoder, {}),
+    "cross": (CrossEncoder, {"head": "linear"}),
     "cross-interaction": (CrossEncoder, {"head": "interaction"}),
 }
 """The architectures in all their kinds of context vectors, with scores of the order of one."""

@@ -28,7 +28,7 @@ def test_all_three_are_trained_compared_and_not_trained_twice(bert, tmp_path, po
     table.write_text("\n".join(["question,answer", *rows]) + "\n")
     models = tmp_path / "models"
     command = ["train", "--arch", "all", "--base", bert, "--train", table, "--output", models]
-    command += ["--max-steps", 2, "--batch-size", 4, "--num-codes", 4, "--head", "interaction"]
+    command += ["--max-steps", 2, "--batch-size", 4, "--num-codes", 4]
     command += ["--device", "cpu"]
     first, said = polyrank(*command)
     assert [one["architecture"] for one in first["models"]] == ["bi", "poly", "cross"]

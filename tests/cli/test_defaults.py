@@ -30,12 +30,14 @@ CASE = re.compile(
     r"(?P<value>\S+)(?: (?P<when>(?:for|with|where) .*?))?(?:, (?=\S+ (?:for|with|where) )|$)"
 )
 INTERACTION = "cross with --head interaction"
+LINEAR = "cross with --head linear"
 ONE_TEXT = "where no task compares vectors (--tasks mlm)"
 TRAINED = [
     ("train", "bi", []),
     ("train", "poly", []),
     ("train", "cross", []),
     ("train", INTERACTION, ["--head", "interaction"]),
+    ("train", LINEAR, ["--head", "linear"]),
     ("distil", "bi", []),
     ("distil", "poly", []),
     ("pretrain", "", []),
@@ -228,8 +230,13 @@ def test_what_is_stated_runs(command, case, more, files, encoder, handed, capsys
             for flag in flags
             if flag.name in effective and flag.flag not in map(str, more)
         }
+        runs = dict(effective)
+        if stated.get("head") == "auto":  # it is decided by the base
+            assert runs["head"] == "interaction"
+            runs["head"] = "auto"
+            stated["shared_towers"] = default_in(words["--shared-towers"], INTERACTION)
         assert stated == {
-            flag.name: as_typed(flag, effective[flag.name]) for flag in flags if flag.name in stated
+            flag.name: as_typed(flag, runs[flag.name]) for flag in flags if flag.name in stated
         }
     printed = shown(capsys, given)
     names = [name for name in effective if name in {flag.name for flag in flags}]

@@ -55,10 +55,11 @@ def test_bi_from_poly_takes_its_towers(bert, tmp_path):
 def test_cross_from_bi_takes_the_context_tower(shared, bert, tmp_path):
     bi = load_variant("bi", bert, shared_towers=shared, max_candidate_length=20)
     bi.save_pretrained(tmp_path / "bi")
-    cross = CrossEncoder.from_pretrained(tmp_path / "bi", **CPU)
+    cross = CrossEncoder.from_pretrained(tmp_path / "bi", head="linear", **CPU)
     assert_equal(weights_of(cross, "tower"), weights_of(bi, "context_tower"))
     assert cross.config.max_candidate_length <= 20
-    pair = CrossEncoder.from_pretrained(tmp_path / "bi", head="interaction", **CPU)
+    pair = CrossEncoder.from_pretrained(tmp_path / "bi", **CPU)
+    assert pair.config.head == "interaction"
     assert_equal(weights_of(pair, "tower"), weights_of(bi, "context_tower"))
     second = "context_tower" if shared else "candidate_tower"
     assert_equal(weights_of(pair, "candidate_tower"), weights_of(bi, second))
@@ -117,7 +118,8 @@ def test_new_parts_follow_the_seed(bi, tmp_path):
     drawn = []
     for seed in (1, 1, 2):
         torch.manual_seed(seed)
-        drawn.append(CrossEncoder.from_pretrained(tmp_path / "bi", **CPU).head.out.weight)
+        model = CrossEncoder.from_pretrained(tmp_path / "bi", head="linear", **CPU)
+        drawn.append(model.head.out.weight)
     assert torch.equal(drawn[0], drawn[1])
     assert not torch.equal(drawn[0], drawn[2])
 

@@ -35,7 +35,7 @@ CONFIG = TrainingConfig(batch_size=8, max_steps=6, evaluations=3, num_negatives=
 MAKERS = {
     "bi": (BiEncoder, {}),
     "poly": (PolyEncoder, {"num_codes": 4}),
-    "cross": (CrossEncoder, {}),
+    "cross": (CrossEncoder, {"head": "linear"}),
 }
 
 

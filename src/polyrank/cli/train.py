@@ -43,6 +43,12 @@ if TYPE_CHECKING:
     from polyrank.data.sampling import Share
 
 Architecture = Literal["bi", "poly", "cross"]
+HEADS = {
+    "interaction": "it compares the texts token by token and starts from what the base knows",
+    "pooler": "the base is a reranker and keeps its own",
+    "linear": "one layer above the first output",
+}
+"""What `auto` chose, in words."""
 EVERY: tuple[Architecture, ...] = ("bi", "poly", "cross")
 
 
@@ -105,6 +111,7 @@ class TrainOptions(DataOptions, RunOptions):
             "poly": PolyEncoderConfig(),
             "cross": CrossEncoderConfig(),
             "cross with --head interaction": CrossEncoderConfig(head="interaction"),
+            "cross with --head linear": CrossEncoderConfig(head="linear"),
         }
     )
     objective: ObjectiveConfig = flattened(hide=("teacher_share",))
@@ -228,8 +235,19 @@ def objective_of(options: TrainOptions, arch: Architecture, examples: Records) -
     settings = {**to_mapping(CrossEncoderConfig()), **options.model}
     task, head = options.model.get("task"), options.model.get("head")
     settings |= cross_settings(options.objective, examples, task, head)
-    task = task or settings["task"]
-    return choose_objective(options.objective, arch, examples, task, settings["head"]).name
+    task, head = task or settings["task"], settings["head"]
+    if head == "auto":
+        head = head_on(options.base, task)
+    return choose_objective(options.objective, arch, examples, task, head).name
+
+
+def head_on(base: str | None, task: str) -> str:
+    """The head of a new cross-encoder, as far as it is known without fetching the base."""
+    from polyrank.models.default_head import default_head
+
+    if base is not None and Path(base).exists():
+        return default_head(Path(base), task)
+    return "interaction" if task == "rank" else "linear"
 
 
 def train_one(
@@ -361,6 +379,7 @@ def cross_task(
     `folder` holds its base. A saved one whose head cannot learn from them gets a new head, and
     people are told.
     """
+    from polyrank.models.default_head import with_head
     from polyrank.models.folder import read_description
     from polyrank.models.loading import needs_new_head
     from polyrank.training.objectives.registry import cross_settings
@@ -370,12 +389,16 @@ def cross_task(
     if description is not None and description.architecture == "cross":
         saved = description.settings
     asked = given.get("task"), given.get("head")
+    given = {name: value for name, value in given.items() if (name, value) != ("head", "auto")}
     needed = {**cross_settings(options.objective, examples, *asked, saved), **given}
     if saved and needs_new_head(saved, needed):
         output.say(
             f"{options.base} has a head for task = {saved['task']}. Its encoder is kept, and it "
             f"gets a new head for task = {needed.get('task', saved['task'])}."
         )
+    if not saved and "head" not in given:
+        needed = with_head(folder, saved, needed)
+        output.say(f"The cross-encoder has head = {needed['head']}: {HEADS[needed['head']]}.")
     return needed
 
 

@@ -203,9 +203,12 @@ def model_settings(architecture: str, options: Any, defaults: Mapping[str, Any])
     known = field_types(CONFIGS[architecture])
     given = {name: value for name, value in options.model.items() if name in known}
     if options.base is not None and Path(options.base).exists():
+        from polyrank.models.default_head import with_head
         from polyrank.models.loading import inherit
 
         defaults = inherit(architecture, Path(options.base), defaults)
+        if architecture == "cross":
+            given = with_head(Path(options.base), defaults, given)
     return to_mapping(CONFIGS[architecture](**{**defaults, **given}))
 
 

@@ -66,7 +66,7 @@ def recipes(steps: int) -> list[Recipe]:
         "bi": ("bi", {}),
         "poly-16": ("poly", {"num_codes": 16}),
         "poly-64": ("poly", {"num_codes": 64}),
-        "cross": ("cross", {"head": "interaction"}),
+        "cross": ("cross", {}),
     }
     return [
         Recipe(name=name, architecture=kind, settings=settings, training=training)

@@ -11,6 +11,7 @@ from polyrank.errors import ModelError
 from polyrank.models.base import Model
 from polyrank.models.bi_encoder import BiEncoder
 from polyrank.models.cross_encoder import CrossEncoder
+from polyrank.models.default_head import is_reranker
 from polyrank.models.folder import DESCRIPTION, read_description
 from polyrank.models.loading import needs_new_head, require_same_shape
 from polyrank.models.poly_encoder import PolyEncoder
@@ -35,10 +36,11 @@ def load_model(
     """The saved model of a folder or hub id, whatever its architecture.
 
     A sentence-transformers model, which says how it pools, becomes a bi-encoder, and so do static
-    embeddings; a plain encoder, which does not say it, is refused. With `trainable` false the model
-    is for inference alone: the same scores, but an encoder of BERT's kind is then loaded without
-    `transformers`, whose import takes most of the time of a first search. Raises ModelError if
-    there is no model, UsageError for a setting that contradicts it.
+    embeddings; a published reranker becomes a cross-encoder with its own head; a plain encoder,
+    which does not say it, is refused. With `trainable` false the model is for inference alone: the
+    same scores, but an encoder of BERT's kind is then loaded without `transformers`, whose import
+    takes most of the time of a first search. Raises ModelError if there is no model, UsageError for
+    a setting that contradicts it.
     """
     folder = local_folder(path)
     description = read_description(folder)
@@ -49,6 +51,8 @@ def load_model(
             require_same_shape(folder, description.settings, settings)
     elif (folder / "modules.json").is_file() or is_static(folder):
         model_class = BiEncoder
+    elif is_reranker(folder):
+        model_class = CrossEncoder
     if model_class is not None:
         is_own = Path(path).is_dir()
         return model_class.from_folder(

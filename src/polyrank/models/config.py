@@ -99,9 +99,11 @@ class CrossEncoderConfig:
 
     task: Task = "rank"
     """A score for ranking, n-way classification, or regression."""
-    head: Literal["linear", "pooler", "interaction"] = "linear"
-    """From the outputs to the score: one layer; or dense, tanh, out, as published rerankers; or
-    token by token, from texts read as a bi-encoder reads them, with a gate between them."""
+    head: Literal["auto", "linear", "pooler", "interaction"] = "auto"
+    """From the outputs to the score. `linear` is one layer; `pooler` is dense, tanh, out, as in
+    published rerankers; `interaction` compares token by token, from texts read as a bi-encoder
+    reads them, with a gate between them. `auto` keeps the head of a base that is a reranker, and
+    takes `interaction` to rank with another BERT, ELECTRA or RoBERTa, and `linear` for the rest."""
     shared_towers: bool | None = None
     """One encoder for both texts, or one for each. By default, `interaction` has one for each; the
     other heads always have one for both."""
@@ -125,11 +127,13 @@ class CrossEncoderConfig:
     """The side on which a longer candidate is cut."""
 
     def __post_init__(self) -> None:
-        if self.shared_towers is None:
+        if self.head == "auto" and self.task != "rank":
+            object.__setattr__(self, "head", "linear")
+        if self.shared_towers is None and self.head != "auto":
             object.__setattr__(self, "shared_towers", self.head != "interaction")
         if self.head == "interaction":
             require(self.task == "rank", "task", "rank with head = interaction", self.task)
-        else:
+        elif self.head != "auto":
             known = f"true with head = {self.head}"
             require(bool(self.shared_towers), "shared_towers", known, self.shared_towers)
         require(self.num_labels > 1, "num_labels", "at least 2", self.num_labels)

@@ -39,6 +39,7 @@ class CrossEncoder(Model):
         self, backbone: Backbone, tokenizer: TextTokenizer, config: CrossEncoderConfig
     ) -> None:
         super().__init__(tokenizer)
+        assert config.head != "auto", "the head is chosen where the base is known"
         self.config = config
         self._classes: ClassifierConfig | None = None
         if config.task == "classify":

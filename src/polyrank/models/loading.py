@@ -22,6 +22,7 @@ from polyrank.models.backbone import (
     load_tokenizer,
 )
 from polyrank.models.config import CONFIGS, ClassifierConfig
+from polyrank.models.default_head import is_reranker, take_head, with_head
 from polyrank.models.folder import (
     fit_weights,
     read_description,
@@ -68,6 +69,8 @@ def load(
     if is_static(folder):
         require_average(model_class.architecture, settings, folder)
     inherited = inherit(model_class.architecture, folder, defaults)
+    if model_class.architecture == "cross":
+        settings = with_head(folder, inherited, settings)
     if description is None:
         return from_encoder(model_class, folder, inherited, settings)
     same = description.architecture == model_class.architecture
@@ -140,6 +143,8 @@ def from_encoder(
     model = model_class(backbone, tokenizer, config)
     take_projection(model, taken)
     model.initialise()
+    if getattr(config, "head", None) == "pooler" and is_reranker(folder):
+        take_head(model.head, folder)
     return model
 
 

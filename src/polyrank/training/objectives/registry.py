@@ -37,6 +37,9 @@ if TYPE_CHECKING:
 FOUND = [one() for one in subclasses_in(objectives, Objective)]
 OBJECTIVES: Mapping[str, Objective] = {one.name: one for one in FOUND}
 """All that can be chosen by name. Pre-training is chosen by its records."""
+OF_BINARY = {"head": "linear"}
+"""What a new cross-encoder needs to learn right from wrong: a head with an offset, which
+`interaction` does not have."""
 SETTINGS = tuple(
     dict.fromkeys(one for objective in OBJECTIVES.values() for one in objective.settings)
 )
@@ -191,17 +194,20 @@ def cross_settings(
     head: str | None = None,
     saved: Mapping[str, Any] = MappingProxyType({}),
 ) -> dict[str, Any]:
-    """The task of a cross-encoder, and how many classes it tells, so that it suits the records.
+    """The task and head of a cross-encoder, and its number of classes, that suit the records.
 
     `task` and `head` are what was asked for, `saved` the settings of a saved cross-encoder: where
     its head can learn from the records, nothing is needed. Raises UsageError as `choose_objective`.
     """
-    head = head or saved.get("head")
+    head = saved.get("head") if head in (None, "auto") else head
     if records_of(examples) != "pairs" or head == "interaction":  # which only ranks
-        return {}
+        is_new = head is None and objective.objective == "binary"
+        return dict(OF_BINARY) if is_new else {}
     chosen = choose_objective(objective, "cross", examples, task)
     labels = [pair.label for pair in cast("Sequence[LabelledPair]", examples)]
     needed: dict[str, Any] = {"task": chosen.task}
+    if head is None and chosen.name == "binary":
+        needed |= OF_BINARY
     if chosen.task == "classify":
         needed["num_labels"] = max(int(max(labels)) + 1, 2)
     suits = chosen.task == saved.get("task")
