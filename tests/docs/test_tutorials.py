@@ -1,0 +1,174 @@
+"""The pages with instructions run as they are printed, block after block, in a folder of their own.
+
+| block | what happens |
+|---|---|
+| a language with `title="NAME"` | is written to the file NAME |
+| `python` | runs, in one namespace per page |
+| `bash` | each line is a `polyrank` command, which must succeed |
+| `output` | what the block above it printed |
+| `text` | an illustration |
+
+Anything else is refused, so that no block is forgotten. The hub's cache has tiny stand-ins under
+the ids that the pages name, so `output` is only checked to be there. With POLYRANK_REAL_WEIGHTS=1
+the stand-in for all-MiniLM-L6-v2 is the model itself, and each output has to be the printed one,
+but for times; `...` in the page stands for anything.
+"""
+
+import doctest
+import json
+import os
+import re
+import shlex
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from markdown_it import MarkdownIt
+from transformers import AutoModel, BertConfig, BertTokenizer
+
+from polyrank.cli.main import commands, run
+from polyrank.models.source import HUB_ID, default_base
+
+DOCS = Path(__file__).parents[2] / "docs"
+PAGES = [DOCS / "index.md", *sorted((DOCS / "tutorials").glob("*.md"))]
+REAL = "POLYRANK_REAL_WEIGHTS" in os.environ
+STAND_INS = (HUB_ID, "klue/roberta-base")
+INFO = re.compile(r'(?P<language>\w+)(?: title="(?P<title>[\w.-]+)")?')
+SAME = doctest.OutputChecker()
+SPEED = re.compile(r"\d[\d.]*(?= (?:s|contexts/s)\b)")
+
+
+@dataclass(frozen=True)
+class Block:
+    """A fenced block of a page, and the line of its first word."""
+
+    language: str
+    title: str | None
+    text: str
+    line: int
+
+
+def blocks_of(page):
+    """Every block of a page, in order; one that the table above does not know is refused."""
+    blocks = []
+    for token in MarkdownIt().parse(page.read_text(encoding="utf-8")):
+        if token.type not in ("fence", "code_block"):
+            continue
+        place = f"{page.name}:{token.map[0] + 1}"
+        known = INFO.fullmatch(token.info)
+        assert known, f"{place}: not a block that is run, a file, output or text: {token.info!r}"
+        language, title = known["language"], known["title"]
+        assert title or language in ("python", "bash", "output", "text"), f"{place}: {language}?"
+        blocks.append(Block(language, title, token.content, token.map[0] + 1))
+    return blocks
+
+
+def commands_of(block):
+    """The commands of a block, as lists of words."""
+    whole = block.text.replace("\\\n", " ")
+    return [words for line in whole.splitlines() if (words := shlex.split(line, comments=True))]
+
+
+def run_page(page, capsys):
+    """Run the blocks of a page in the current folder."""
+    names, printed = {"__name__": "__main__"}, ""
+    for block in blocks_of(page):
+        place = f"{page.name}:{block.line}"
+        if block.title:
+            Path(block.title).write_text(block.text, encoding="utf-8")
+        elif block.language == "python":
+            exec(compile("\n" * block.line + block.text, str(page), "exec"), names)
+            printed = capsys.readouterr().out
+        elif block.language == "bash":
+            printed = "".join(run_command(words, place, capsys) for words in commands_of(block))
+        elif block.language == "output":
+            assert printed.strip(), f"{place}: nothing was printed above"
+            shown, seen = (SPEED.sub("N", text) for text in (block.text, printed))
+            same = SAME.check_output(shown, seen, doctest.ELLIPSIS)
+            assert same or not REAL, f"{place} has\n{block.text}\nbut this was printed:\n{printed}"
+
+
+def run_command(words, place, capsys):
+    """What a command prints, which has to succeed."""
+    assert words[0] == "polyrank", f"{place}: only polyrank is run here: {words}"
+    code = run(words[1:], commands())
+    captured = capsys.readouterr()
+    assert code == 0, f"{place}: {shlex.join(words)}\n{captured.err}"
+    return captured.out
+
+
+@pytest.fixture(scope="module")
+def stand_in(tmp_path_factory):
+    """A tiny sentence-transformers folder that knows every character of the pages."""
+    folder = tmp_path_factory.mktemp("stand-in")
+    letters = sorted(set("".join(page.read_text(encoding="utf-8") for page in PAGES)))
+    pieces = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *letters]
+    pieces += [f"##{letter}" for letter in letters]
+    vocabulary = {piece: place for place, piece in enumerate(dict.fromkeys(pieces))}
+    tokenizer = BertTokenizer(vocab=vocabulary, do_lower_case=True, strip_accents=False)
+    sizes = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2}
+    sizes |= {"intermediate_size": 48, "max_position_embeddings": 128}
+    AutoModel.from_config(BertConfig(vocab_size=len(tokenizer), **sizes)).save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    kinds = {"": "Transformer", "1_Pooling": "Pooling", "2_Normalize": "Normalize"}
+    modules = [
+        {"idx": n, "name": str(n), "path": path, "type": f"sentence_transformers.models.{kind}"}
+        for n, (path, kind) in enumerate(kinds.items())
+    ]
+    (folder / "modules.json").write_text(json.dumps(modules), encoding="utf-8")
+    (folder / "1_Pooling").mkdir()
+    pooling = {"word_embedding_dimension": 32, "pooling_mode_mean_tokens": True}
+    (folder / "1_Pooling" / "config.json").write_text(json.dumps(pooling), encoding="utf-8")
+    return folder
+
+
+@pytest.fixture
+def hub(stand_in, tmp_path, monkeypatch):
+    """A cache of the hub that has the models which the pages name."""
+    for name in STAND_INS:
+        repository = tmp_path / "hub" / f"models--{name.replace('/', '--')}"
+        (repository / "refs").mkdir(parents=True)
+        (repository / "refs" / "main").write_text("0" * 40, encoding="utf-8")
+        (repository / "snapshots").mkdir()
+        folder = default_base() if REAL and name == HUB_ID else stand_in
+        (repository / "snapshots" / ("0" * 40)).symlink_to(folder)
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "hub"))
+
+
+@pytest.mark.parametrize("page", PAGES, ids=[page.stem for page in PAGES])
+def test_a_page_runs_as_printed(page, hub, tmp_path, monkeypatch, capsys):
+    work = tmp_path / "work"
+    work.mkdir()
+    monkeypatch.chdir(work)
+    run_page(page, capsys)
+
+
+def write_page(folder, text):
+    page = folder / "page.md"
+    page.write_text(text, encoding="utf-8")
+    return page
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("```\npolyrank\n```", "page.md:1: not a block that is run"),
+        ("    indented", "page.md:1: not a block that is run"),
+        ("```yaml\na: 1\n```", "page.md:1: yaml?"),
+        ("```bash\npip install polyrank\n```", "page.md:1: only polyrank is run here"),
+        ("\n```bash\npolyrank evaluate x --data y\n```", "page.md:2: polyrank evaluate x --data y"),
+        ("```python\nx = 1\n```\n```output\n1\n```", "page.md:4: nothing was printed above"),
+    ],
+)
+def test_a_page_that_would_not_run_fails(text, words, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(AssertionError, match=re.escape(words)):
+        run_page(write_page(tmp_path, text), capsys)
+
+
+def test_blocks_of_python_share_their_names_and_fail_at_their_line(tmp_path, capsys):
+    page = write_page(tmp_path, "# A\n\n```python\nx = 1\n```\n\n```python\nprint(x)\n1 / 0\n```\n")
+    with pytest.raises(ZeroDivisionError) as failure:
+        run_page(page, capsys)
+    assert failure.traceback[-1].lineno + 1 == 9
+    assert capsys.readouterr().out == "1\n"
