@@ -65,7 +65,7 @@ def main() -> None:
         for number, pair in enumerate(dict.fromkeys(pairs(options.data)))
     ]
     source.write_text("".join(lines), encoding="utf-8")
-    made = ["corpus", str(source), "--kind", "conversations", "--output", str(corpus)]
+    made = ["corpus", str(source), "--format", "conversations", "--output", str(corpus)]
     given = ["pretrain", "--corpus", str(corpus), "--output", str(options.output)]
     given += ["--max-steps", str(options.steps), "--no-merge-speaker"]
     for name, value in {**ENCODER, **SETTINGS}.items():

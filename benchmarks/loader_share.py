@@ -61,7 +61,7 @@ def main() -> None:
     if options.base:
         given += ["--base", options.base]
     else:
-        given += ["--layers", str(options.layers), "--width", str(options.width)]
+        given += ["--num-layers", str(options.layers), "--width", str(options.width)]
         given += ["--heads", str(max(options.width // 64, 1))]
     drawing, reading = Stopwatch(), Stopwatch()
     draw: Any = TrainingSet.__getitem__

@@ -111,7 +111,9 @@ def encoder_of(options: argparse.Namespace, name: str) -> Path:
     if options.base == "minilm":
         given += ["--base", str(default_base())]
     else:
-        given += flags(layers=options.layers, width=options.width, heads=options.width // 64)
+        given += flags(
+            num_layers=options.layers, width=options.width, num_heads=options.width // 64
+        )
         given += flags(vocabulary=options.vocabulary, projection="none")
     if name == "none":  # drawn and saved, and not moved
         rate = 1e-12

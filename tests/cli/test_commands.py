@@ -191,14 +191,14 @@ def test_search_for_a_dialogue_shows_short_texts(capsys: pytest.CaptureFixture[s
 
 
 def test_search_reranks(capsys: pytest.CaptureFixture[str], fakes: LengthCross) -> None:
-    arguments = ["search", "i", "one", "two", "--rerank", "cross", "--batch-tokens", "99"]
+    arguments = ["search", "i", "one", "two", "--reranker", "cross", "--batch-tokens", "99"]
     found = answer(capsys, *arguments, "--exact", "--filter", 'lang == "en"')
     assert FakeIndex.asked == {"top_k": 100, "exact": True, "filter": 'lang == "en"'}
     assert fakes.batch_tokens == 99
     for result in found["results"]:
         assert [(hit["id"], hit["score"]) for hit in result["hits"]] == [("7", 1000.0), ("b", 5.0)]
         assert (result["certified"], result["num_reranked"]) == (True, 2)
-    assert run([*arguments, "--rerank-top", "30", "-k", "1"], commands()) == 0
+    assert run([*arguments, "--num-candidates", "30", "-k", "1"], commands()) == 0
     assert FakeIndex.asked["top_k"] == 30
     out = capsys.readouterr().out
     assert out.startswith("> one\n   1. 1000.0000  [7] line")
@@ -210,7 +210,17 @@ def test_lines_are_reranked_too(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"one\ntwo\n")))
-    arguments = ["search", "i", "--rerank", "cross", "--rerank-top", "30", "-k", "1", "--json"]
+    arguments = [
+        "search",
+        "i",
+        "--reranker",
+        "cross",
+        "--num-candidates",
+        "30",
+        "-k",
+        "1",
+        "--json",
+    ]
     assert run(arguments, commands()) == 0
     assert FakeIndex.asked["top_k"] == 30
     found = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
@@ -219,10 +229,12 @@ def test_lines_are_reranked_too(
 
 
 def test_search_warns_of_an_option_without_effect(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["search", "i", "x", "--rerank-top", "5"], commands()) == 0
-    assert capsys.readouterr().err == "Warning: --rerank-top has no effect without --rerank.\n"
-    assert run(["search", "i", "x", "--rerank", "c", "--rerank-top", "0"], commands()) == 2
-    assert "--rerank-top must be at least 1, got 0" in capsys.readouterr().err
+    assert run(["search", "i", "x", "--num-candidates", "5"], commands()) == 0
+    assert (
+        capsys.readouterr().err == "Warning: --num-candidates has no effect without --reranker.\n"
+    )
+    assert run(["search", "i", "x", "--reranker", "c", "--num-candidates", "0"], commands()) == 2
+    assert "--num-candidates must be at least 1, got 0" in capsys.readouterr().err
 
 
 def test_search_reads_standard_input(

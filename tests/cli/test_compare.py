@@ -121,7 +121,7 @@ def test_compare_on_a_corpus(
     capsys: pytest.CaptureFixture[str], models: dict[str, str], corpus: str, tmp_path: Path
 ) -> None:
     arguments = ["compare", models["cross"], models["poly"], "bm25", "--data", corpus]
-    arguments += ["--output", str(tmp_path / "out"), "--no-latency", "--rerank-top", "3"]
+    arguments += ["--output", str(tmp_path / "out"), "--no-latency", "--num-candidates", "3"]
     found = answer(capsys, *arguments, "--device", "cpu")
     assert found["metric"] == "ndcg@10"
     recalls = [f"recall@{k}" for k in (1, 5, 10, 20, 50, 100)]
@@ -129,7 +129,7 @@ def test_compare_on_a_corpus(
     assert found["models"][0]["latency"] == []
     assert not (tmp_path / "out" / "comparison.png").exists()
     evaluate = ["evaluate", models["poly"], "--data", corpus, "--device", "cpu"]
-    reranked = answer(capsys, *evaluate, "--rerank", models["cross"], "--rerank-top", "3")
+    reranked = answer(capsys, *evaluate, "--reranker", models["cross"], "--num-candidates", "3")
     assert reranked["map"] == pytest.approx(found["models"][0]["figures"]["map"]["mean"])
     words = answer(capsys, "evaluate", "bm25", "--data", corpus, "--limit", "1")
     assert (words["ndcg@10"], words["num_queries"], words["num_documents"]) == (1.0, 1, 9)
@@ -138,7 +138,7 @@ def test_compare_on_a_corpus(
 def test_any_figure_of_a_corpus(
     capsys: pytest.CaptureFixture[str], models: dict[str, str], corpus: str, tmp_path: Path
 ) -> None:
-    chosen = ["--ks", "2,7", "--metric", "recall@3,ndcg@4,mrr", "--data", corpus]
+    chosen = ["--ks", "2,7", "--metrics", "recall@3,ndcg@4,mrr", "--data", corpus]
     evaluated = answer(capsys, "evaluate", models["poly"], *chosen, "--device", "cpu")
     names = ["ndcg@10", "recall@2", "recall@7", "mrr@10", "map", "recall@3", "ndcg@4", "mrr"]
     assert [name for name in evaluated if "@" in name or name in ("mrr", "map")] == names
@@ -157,7 +157,7 @@ def test_any_figure_of_a_corpus(
 def test_any_figure_of_examples(
     capsys: pytest.CaptureFixture[str], examples: str, tmp_path: Path
 ) -> None:
-    chosen = ["--data", examples, "--num-candidates", "4", "--ks", "3", "--metric", "ndcg@2"]
+    chosen = ["--data", examples, "--num-candidates", "4", "--ks", "3", "--metrics", "ndcg@2"]
     evaluated = answer(capsys, "evaluate", "bm25", *chosen)
     assert {"recall@3", "mrr", "ndcg@2"} < set(evaluated)
     assert "recall@1" not in evaluated
@@ -166,17 +166,17 @@ def test_any_figure_of_examples(
     assert compared["metric"] == "ndcg@2"
     assert compared["models"][0]["figures"]["ndcg@2"]["mean"] == evaluated["ndcg@2"]
     start = ["compare", "bm25", "--data", examples, "--output", str(tmp_path / "out")]
-    message = refused(capsys, *start, "--num-candidates", "4", "--metric", "recall@5")
+    message = refused(capsys, *start, "--num-candidates", "4", "--metrics", "recall@5")
     assert "metric = recall@5, but an example has only 4 candidates" in message
 
 
 def test_figures_that_make_no_sense_are_refused(
     capsys: pytest.CaptureFixture[str], models: dict[str, str], corpus: str, pairs: str
 ) -> None:
-    for flag, value in (("--ks", "1,5"), ("--metric", "ndcg@5")):
+    for flag, value in (("--ks", "1,5"), ("--metrics", "ndcg@5")):
         message = refused(capsys, "evaluate", models["bi"], "--data", pairs, flag, value)
         assert f"{flag} is for rankings, but {pairs} holds labelled pairs" in message
-    message = refused(capsys, "evaluate", "bm25", "--data", corpus, "--metric", "ndgc@5")
+    message = refused(capsys, "evaluate", "bm25", "--data", corpus, "--metrics", "ndgc@5")
     assert "no metric 'ndgc@5'" in message
     message = refused(capsys, "evaluate", "bm25", "--data", corpus, "--ks", "0,5")
     assert "--ks must be whole numbers from 1" in message
@@ -188,7 +188,7 @@ def test_the_seed_and_the_runs(
     second = tmp_path / "second"
     load_variant("bi", models["bi"], temperature=1.0).save_pretrained(second)
     arguments = ["compare", f"ours={models['bi']},{second}", "--data", examples, "--no-latency"]
-    arguments += ["--num-candidates", "4", "--device", "cpu", "--metric", "mrr"]
+    arguments += ["--num-candidates", "4", "--device", "cpu", "--metrics", "mrr"]
     found = answer(capsys, *arguments, "--output", str(tmp_path / "one"))
     [model] = found["models"]
     assert len(model["figures"]["mrr"]["by_run"]) == 2
@@ -232,8 +232,8 @@ def test_what_cannot_be_compared_is_refused(
     (tmp_path / "nothing").mkdir()
     assert "nothing" in refused(capsys, *on, models["bi"], str(tmp_path / "nothing"))
     assert "'missing' is not a folder" in refused(capsys, *on, models["bi"], "missing")
-    assert "no metric 'mmr'" in refused(capsys, *on, "bm25", "--metric", "mmr")
-    for wrong in (["--metric", "recall@1"], ["--ks", "1,5"], ["--metric", "accuracy"]):
+    assert "no metric 'mmr'" in refused(capsys, *on, "bm25", "--metrics", "mmr")
+    for wrong in (["--metrics", "recall@1"], ["--ks", "1,5"], ["--metrics", "accuracy"]):
         refused(capsys, *start, "--data", pairs, "bm25", *wrong)
     message = refused(capsys, *start, "--data", corpus, models["cross"])
     assert "cannot search a corpus" in message
@@ -303,9 +303,9 @@ def test_evaluate_says_what_has_no_effect(
     capsys: pytest.CaptureFixture[str], models: dict[str, str], corpus: str, tmp_path: Path
 ) -> None:
     own = examples_of(tmp_path)
-    assert run(["evaluate", "bm25", "--data", own, "--rerank", models["cross"]], commands()) == 0
-    assert "--rerank has no effect" in capsys.readouterr().err
-    assert run(["evaluate", "bm25", "--data", corpus, "--rerank-top", "5"], commands()) == 0
-    assert "--rerank-top has no effect without" in capsys.readouterr().err
+    assert run(["evaluate", "bm25", "--data", own, "--reranker", models["cross"]], commands()) == 0
+    assert "--reranker has no effect" in capsys.readouterr().err
+    assert run(["evaluate", "bm25", "--data", corpus, "--num-candidates", "5"], commands()) == 0
+    assert "--num-candidates has no effect on a corpus without" in capsys.readouterr().err
     arguments = ["evaluate", models["cross"], "--data", corpus]
     assert "cannot search a corpus" in refused(capsys, *arguments)

@@ -165,12 +165,10 @@ def in_the_docs(command):
 @cache
 def in_the_help(command):
     """The words of --help of each flag."""
-    group = typer.main.get_command(build_app(commands()))
-    return {
-        name: parameter.help
-        for parameter in group.commands[command].params
-        for name in parameter.opts
-    }
+    found = typer.main.get_command(build_app(commands()))
+    for word in command.split():
+        found = found.commands[word]
+    return {name: parameter.help for parameter in found.params for name in parameter.opts}
 
 
 def default_in(words, case):

@@ -94,7 +94,7 @@ def test_pairs_are_found(bert, data, saved, tmp_path, capsys):
         data,
         tmp_path / "student",
         pairs="given,bm25,random,model",
-        miner=saved / "bi",
+        retriever=saved / "bi",
         labels=labels,
     )
     code, out, err = polyrank(capsys, *arguments, "--num-negatives", "2", "--pick", "top")
@@ -107,7 +107,7 @@ def test_pairs_are_found(bert, data, saved, tmp_path, capsys):
     code, _, err = polyrank(capsys, *arguments)
     assert code == 2
     assert "found in another way" in err
-    assert "--miner has no effect with --pairs bm25" in err
+    assert "--retriever has no effect with --pairs bm25" in err
 
 
 def test_labelled_pairs_become_more(bert, saved, tmp_path, capsys):
@@ -146,7 +146,7 @@ def test_bad_usage(bert, data, saved, tmp_path, capsys):
         ({"teacher": saved / "bi"}, "A teacher must be a cross-encoder, got a bi-encoder"),
         ({"train": bare}, "No example has negatives to be scored"),
         ({"pairs": "given,bm52"}, "Did you mean 'bm25'?"),
-        ({"pairs": "model"}, "Give its folder with --miner"),
+        ({"pairs": "model"}, "Give its folder with --retriever"),
         ({"arch": "cross"}, "--arch is 'cross'"),
         ({"objective": "in_batch_softmax"}, "learns nothing from a teacher's scores"),
         ({"pairs": "bm25", "from-rank": "9", "to-rank": "3"}, "to_rank must be at least"),

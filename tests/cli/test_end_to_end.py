@@ -80,11 +80,11 @@ def test_labelled_pairs_train_and_evaluate(bert, tmp_path, capsys):
     arguments = ["--base", bert, "--train", data, "--dev", data, "--output", model, *TINY]
     arguments += ["--max-context-length", "32", "--max-candidate-length", "32"]
     code, out, err = polyrank(
-        capsys, "train", "--recipe", "sbert-sts", *arguments, "--margin", "2", "--json"
+        capsys, "train", "--recipe", "sbert-sts", *arguments, "--triplet-margin", "2", "--json"
     )
     assert code == 0, err
     assert -1 <= json.loads(out)["dev"]["spearman"] <= 1
-    assert "--margin has no effect on the objective regression" in err
+    assert "--triplet-margin has no effect on the objective regression" in err
     card = (model / "README.md").read_text(encoding="utf-8")
     assert "The recipe `sbert-sts`" in card
     assert load_model(model, device="cpu").config.shared_towers
@@ -170,10 +170,10 @@ def years(trained, tmp_path_factory):
 def test_search_then_rerank(years, cross, capsys):
     model = load_model(cross, device="cpu")
     index = Index.open(years, device="cpu")
-    arguments = ["search", years, "how do i read a file", "--rerank", cross, "--device", "cpu"]
+    arguments = ["search", years, "how do i read a file", "--reranker", cross, "--device", "cpu"]
     for filter, count in (("year >= 2030", 10), ("year in [2003, 2005]", 2), ("year > 3000", 0)):
         code, out, _ = polyrank(
-            capsys, *arguments, "--rerank-top", "6", "-k", "4", "--filter", filter, "--json"
+            capsys, *arguments, "--num-candidates", "6", "-k", "4", "--filter", filter, "--json"
         )
         assert code == 0
         [result] = json.loads(out)["results"]
@@ -195,15 +195,18 @@ def test_search_refuses_what_cannot_rerank_or_filter(bert, trained, years, cross
     classes = tmp_path / "classes"
     load_variant("cross", bert, task="classify").save_pretrained(classes)
     wrong = [
-        (["--rerank", tmp_path / "none"], f"There is no model at {tmp_path / 'none'}"),
-        (["--rerank", years], f"{years} is not a saved model"),
-        (["--rerank", trained[0]], "must be a cross-encoder, got a poly-encoder"),
-        (["--rerank", classes], "with the task 'rank' or 'regress', got one with 'classify'"),
-        (["--rerank", cross, "--rerank-top", "0"], "--rerank-top must be at least 1, got 0"),
-        (["--rerank", cross, "-k", "41"], "40, got 41"),
+        (["--reranker", tmp_path / "none"], f"There is no model at {tmp_path / 'none'}"),
+        (["--reranker", years], f"{years} is not a saved model"),
+        (["--reranker", trained[0]], "must be a cross-encoder, got a poly-encoder"),
+        (["--reranker", classes], "with the task 'rank' or 'regress', got one with 'classify'"),
+        (
+            ["--reranker", cross, "--num-candidates", "0"],
+            "--num-candidates must be at least 1, got 0",
+        ),
+        (["--reranker", cross, "-k", "41"], "40, got 41"),
         (["--filter", "year >="], "The filter 'year >=' cannot be read"),
         (["--filter", "yaer > 2003"], "'year'"),
-        (["--filter", 'year == "new"', "--rerank", cross], "year"),
+        (["--filter", 'year == "new"', "--reranker", cross], "year"),
     ]
     for arguments, message in wrong:
         code, _, err = polyrank(capsys, "search", years, "x", "--device", "cpu", *arguments)
@@ -342,7 +345,7 @@ def test_a_full_disk_keeps_the_old_index(trained, tmp_path, capsys, monkeypatch)
 def test_demo_on_own_data(bert, tmp_path, capsys):
     data = write(tmp_path / "own.jsonl", lines(120))
     folder = tmp_path / "demo"
-    arguments = ["demo", "--data", data, "--base", bert, "--steps", "2", "--output", folder]
+    arguments = ["demo", "--data", data, "--base", bert, "--max-steps", "2", "--output", folder]
     arguments += ["--device", "cpu"]
     code, out, _ = polyrank(capsys, *arguments)
     assert code == 0

@@ -223,7 +223,7 @@ def test_one_trained_by_regression_reranks(bert, models, sts, tmp_path, capsys):
         "--device",
         "cpu",
     )
-    asked = ["search", index, "a file", "--rerank", cross, "-k", "5", "--device", "cpu"]
+    asked = ["search", index, "a file", "--reranker", cross, "-k", "5", "--device", "cpu"]
     hits = answer(capsys, *asked)["results"][0]["hits"]
     scores = load_model(cross, device="cpu").score("a file", [hit["text"] for hit in hits])
     assert [hit["score"] for hit in hits] == pytest.approx(scores.tolist(), abs=1e-4)

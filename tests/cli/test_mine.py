@@ -51,7 +51,7 @@ def test_every_method(method, data, saved, tmp_path, capsys):
     arguments = ["mine", "--data", data, "--method", method, "--output", output, "--seed", "3"]
     arguments += ["--num-negatives", "1"]
     if method == "model":
-        arguments += ["--model", saved / "bi", "--device", "cpu"]
+        arguments += ["--retriever", saved / "bi", "--device", "cpu"]
     code, out, err = polyrank(capsys, *arguments)
     assert code == 0
     assert err == ""
@@ -70,8 +70,8 @@ def test_every_method(method, data, saved, tmp_path, capsys):
 def test_a_cross_encoder_filters_and_scores(data, saved, tmp_path, capsys):
     output = tmp_path / "negatives.jsonl"
     arguments = ["mine", "--data", data, "--method", "random", "--output", output]
-    arguments += ["--cross", saved / "cross", "--device", "cpu", "--missing", "drop"]
-    code, out, _ = polyrank(capsys, *arguments, "--cross-margin", "0.01", "--json")
+    arguments += ["--reranker", saved / "cross", "--device", "cpu", "--missing", "drop"]
+    code, out, _ = polyrank(capsys, *arguments, "--reranker-margin", "0.01", "--json")
     assert code == 0
     result = json.loads(out)
     assert result["false_negatives"] > 0
@@ -100,7 +100,7 @@ def test_candidates_and_an_index_of_ones_own(data, saved, tmp_path, capsys):
     common = ["--data", data, "--output", output, "--device", "cpu", "--to-rank", "9"]
     ways = [
         ["--method", "bm25", "--candidates", texts],
-        ["--method", "model", "--model", saved / "bi", "--index", index],
+        ["--method", "model", "--retriever", saved / "bi", "--index", index],
     ]
     for way in ways:
         assert polyrank(capsys, "mine", *way, *common)[0] == 0
@@ -130,8 +130,8 @@ def test_a_beir_folder(tmp_path, capsys):
 
 def test_what_has_no_effect_is_said(data, saved, tmp_path, capsys):
     arguments = ["mine", "--data", data, "--method", "random", "--output", tmp_path / "n.jsonl"]
-    _, _, err = polyrank(capsys, *arguments, "--from-rank", "5", "--k1", "2", "--model", saved)
-    for flag in ("--from-rank", "--k1", "--model"):
+    _, _, err = polyrank(capsys, *arguments, "--from-rank", "5", "--k1", "2", "--retriever", saved)
+    for flag in ("--from-rank", "--k1", "--retriever"):
         assert f"{flag} has no effect with --method random" in err
 
 
@@ -139,11 +139,11 @@ def test_what_has_no_effect_is_said(data, saved, tmp_path, capsys):
     ("changed", "message"),
     [
         ({"--method": "bm52"}, "bm25"),
-        ({"--method": "model"}, "Give its folder with --model"),
+        ({"--method": "model"}, "Give its folder with --retriever"),
         ({"--from-rank": "5", "--to-rank": "4"}, "to_rank must be at least from_rank, 5"),
         ({"--from-rank": "50", "--method": "bm25"}, "there are only 40 candidates"),
         ({"--max-score": "-1", "--method": "bm25"}, "No negatives were found for any example"),
-        ({"--cross-margin": "1"}, "Give its folder with --cross"),
+        ({"--reranker-margin": "1"}, "Give its folder with --reranker"),
         ({"--num-negatives": "0"}, "num_negatives must be at least 1"),
         ({"--data": "/no/such/file.jsonl"}, "There is no such file"),
         ({"--missing": "maybe"}, "--missing is 'maybe'"),
@@ -163,9 +163,9 @@ def test_bad_usage(changed, message, data, tmp_path, capsys):
 
 def test_models_of_the_wrong_kind(data, saved, tmp_path, capsys):
     common = ["mine", "--data", data, "--output", tmp_path / "n.jsonl", "--device", "cpu"]
-    code, _, err = polyrank(capsys, *common, "--method", "model", "--model", saved / "cross")
+    code, _, err = polyrank(capsys, *common, "--method", "model", "--retriever", saved / "cross")
     assert (code, "no candidate vectors" in err) == (2, True)
-    code, _, err = polyrank(capsys, *common, "--method", "random", "--cross", saved / "bi")
+    code, _, err = polyrank(capsys, *common, "--method", "random", "--reranker", saved / "bi")
     assert (code, "must be a cross-encoder, got a bi-encoder" in err) == (2, True)
     pairs = write(
         tmp_path / "pairs.jsonl", [{"first": "a", "second": "b", "label": n / 9} for n in range(9)]

@@ -14,7 +14,7 @@ from polyrank.training.recipes import PRETRAINING
 from tiny_encoders import WORDS
 
 pytest.importorskip("pyarrow")
-SMALL = ["--layers", "1", "--width", "16", "--heads", "2", "--positions", "64"]
+SMALL = ["--num-layers", "1", "--width", "16", "--num-heads", "2", "--positions", "64"]
 SMALL += ["--vocabulary", "300", "--projection", "8", "--max-candidate-length", "48"]
 RUN = ["--batch-size", "8", "--max-steps", "4", "--evaluations", "2", "--dtype", "float32"]
 RUN += ["--held-out", "0.3", "--held-out-pairs", "20", "--device", "cpu"]
@@ -82,8 +82,8 @@ def test_from_nothing_to_a_base_of_all_architectures(corpora, capsys):
     assert cross.tower.width == 16
 
     more = ["--base", out, "--tasks", "ict", "--output", corpora / "continued", *RUN]
-    assert pretrain(corpora, *more, "--layers", "9") == 0
-    assert "--layers has no effect with --base" in capsys.readouterr().err
+    assert pretrain(corpora, *more, "--num-layers", "9") == 0
+    assert "--num-layers has no effect with --base" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -256,7 +256,7 @@ def shown(capsys, *arguments):
             "two-tower-pretraining",
             {
                 "tasks": "ict,bfs,wlp",
-                "batches": "mixed",
+                "mix_tasks": True,
                 "keep_sentence": 0.0,
                 "any_section": True,
                 "any_passage": True,

@@ -68,7 +68,7 @@ def test_a_file_is_a_base_and_a_model(vectors, data, tmp_path, capsys):
 
 def test_static_embeddings_are_made_of_an_encoder_and_of_a_file(vectors, bert, tmp_path, capsys):
     for source, more, size in (
-        (vectors, ["--words", "9", "--dimension", "4"], (10, 4)),
+        (vectors, ["--limit", "9", "--dimension", "4"], (10, 4)),
         (bert, ["--dimension", "8", "--sif", "none"], None),
     ):
         made = ["static", source, "--output", tmp_path / "out", *more, "--device", "cpu", "--json"]

@@ -163,11 +163,11 @@ def test_classes_are_refused_before_anything_is_measured(loader: Loader, tmp_pat
 
 def test_a_cross_encoder_reranks_what_the_first_finds(loader: Loader, tmp_path: Path) -> None:
     data = make_set()
-    settings = EvaluatorSettings(sizes=(), rerank_top=3)
+    settings = EvaluatorSettings(sizes=(), num_candidates=3)
     task = RetrievalTask(data=data)
     found = loader.evaluate(task, tmp_path, "cross", "poly-learnt", "bi", settings=settings)
     first, cross = load_variant("poly-learnt", loader.bert), load_variant("cross", loader.bert)
-    expected = evaluate_retrieval(first, data, reranker=cross, rerank_top=3)
+    expected = evaluate_retrieval(first, data, reranker=cross, num_candidates=3)
     assert metrics_of(found)[0] == expected.to_json()
     assert metrics_of(found)[1] == evaluate_retrieval(first, data).to_json()
     other = loader.evaluate(

@@ -122,7 +122,7 @@ def test_a_reranker_orders_the_best_and_leaves_the_rest(bert: str) -> None:
         scores = cross.score_pairs([(data.queries[query], texts[each]) for each in first[query]])
         by_score = dict(zip(first[query], scores.tolist(), strict=True))
         assert ids[:4] == sorted(first[query][:4], key=lambda each: -by_score[each])
-    whole = evaluate_retrieval(model, data, reranker=cross, rerank_top=4)
+    whole = evaluate_retrieval(model, data, reranker=cross, num_candidates=4)
     assert whole.to_json() == judge(second, data).to_json()
     assert whole.to_json() == type(whole).from_json(whole.to_json()).to_json()
 

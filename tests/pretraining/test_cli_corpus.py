@@ -53,7 +53,7 @@ def test_a_damaged_dump_is_an_error_or_a_warning(source, tmp_path, capsys):
 
 def test_bad_options_are_named(source, tmp_path, capsys):
     assert call(source, "--output", tmp_path / "c", "--processes", 0) == 2
-    assert call(source, "--output", tmp_path / "c", "--kind", "wikis") == 2
+    assert call(source, "--output", tmp_path / "c", "--format", "wikis") == 2
     assert "wikipedia" in capsys.readouterr().err
 
 
@@ -67,7 +67,7 @@ def test_posts_and_comments_of_a_folder_become_one_corpus(tmp_path, capsys):
         handle.write(json.dumps(post) + "\n")
     (folder / "notes.txt").write_text("Not of Reddit.")
     pattern, output = folder / "R*", tmp_path / "corpus"
-    assert call(folder, "--kind", "reddit", "--output", tmp_path / "one") == 0
+    assert call(folder, "--format", "reddit", "--output", tmp_path / "one") == 0
     assert call(pattern, "--output", tmp_path / "two") == 0
     capsys.readouterr()
     assert call(*sorted(folder.glob("R*")), "--output", output, "--json") == 0

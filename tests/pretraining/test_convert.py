@@ -342,10 +342,10 @@ def test_several_files_are_of_one_kind_that_takes_several(tmp_path):
 
 def test_a_source_that_is_nothing_known_is_refused(tmp_path):
     (tmp_path / "a.md").write_text("Hello.")
-    with pytest.raises(DataError, match="--kind"):
+    with pytest.raises(DataError, match="--format"):
         kind_of(tmp_path / "a.md")
     (tmp_path / "empty").mkdir()
-    with pytest.raises(DataError, match=r"no \.txt files and no dumps of Reddit.*--kind"):
+    with pytest.raises(DataError, match=r"no \.txt files and no dumps of Reddit.*--format"):
         kind_of(tmp_path / "empty")
     with pytest.raises(UsageError, match="Did you mean 'wikipedia'"):
         source_at(tmp_path / "a.md", kind="wikpedia")

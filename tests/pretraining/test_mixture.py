@@ -47,9 +47,9 @@ def test_shares_follow_the_weights(tasks):
     assert sum(tiny.shares) == pytest.approx(1)
 
 
-@pytest.mark.parametrize("batches", ["mixed", "single"])
-def test_a_task_is_taken_pass_after_pass_each_item_once(tasks, batches):
-    mixture = Mixture(tasks, seed=2, batches=batches, batch_size=16)
+@pytest.mark.parametrize("mix_tasks", [True, False])
+def test_a_task_is_taken_pass_after_pass_each_item_once(tasks, mix_tasks):
+    mixture = Mixture(tasks, seed=2, mix_tasks=mix_tasks, batch_size=16)
     items = {number: [] for number in range(3)}
     for index in range(2 * ROUND + 100):
         number, item = mixture.locate(index)
@@ -78,7 +78,7 @@ def test_an_item_is_the_same_alone_and_in_sequence(tasks):
 
 
 def test_batches_can_be_of_one_task_each(tasks):
-    mixture = Mixture(tasks, seed=6, batches="single", batch_size=8)
+    mixture = Mixture(tasks, seed=6, mix_tasks=False, batch_size=8)
     kinds = Counter()
     for batch in range(90):
         names = {mixture[8 * batch + place].task for place in range(8)}
@@ -96,7 +96,7 @@ def test_frequencies_are_those_of_the_mixture(tasks):
     for pair in pairs[:500]:
         expected = pair.frequency * len(pairs) / len(mixture)
         assert counts[pair.passage] == pytest.approx(expected, abs=5 * expected**0.5 + 2)
-    single = Mixture(tasks, seed=7, batches="single", batch_size=4)
+    single = Mixture(tasks, seed=7, mix_tasks=False, batch_size=4)
     for index in range(40):
         number, item = single.locate(index)
         assert single[index].frequency == tasks[number][item].frequency

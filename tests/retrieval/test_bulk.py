@@ -265,7 +265,7 @@ def test_missing_parts_are_named_with_the_command(source, parts, tmp_path):
         encode_part(HashModel(), source, parts, 5, part, storage="int8", layout=SMALL)
     with pytest.raises(UsageError, match=r"Of the 5 parts in .*, 3 are missing: 0, 2, 4") as caught:
         Index.assemble(HashModel(), parts, tmp_path / "index")
-    command = f"--candidates {source} --output {parts} --storage int8 --num-shards 5 --shard-index"
+    command = f"--candidates {source} --output {parts} --storage int8 --num-parts 5 --part-index"
     assert caught.value.remedy == f"Encode them: polyrank encode MODEL {command} 0."
     assert names(tmp_path) == ["candidates.jsonl", "parts"]
 

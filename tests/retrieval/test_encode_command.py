@@ -35,7 +35,7 @@ def polyrank(capsys):
 
 
 def test_parts_are_encoded_apart_and_made_an_index(given, tmp_path, polyrank, capsys):
-    code, found = polyrank(*given, "--num-shards", 3, "--shard-index", 1, "--storage", "int8")
+    code, found = polyrank(*given, "--num-parts", 3, "--part-index", 1, "--storage", "int8")
     assert found.pop("seconds") > 0
     assert (code, found) == (
         0,
@@ -43,8 +43,8 @@ def test_parts_are_encoded_apart_and_made_an_index(given, tmp_path, polyrank, ca
             "output": str(tmp_path / "parts"),
             "model": str(tmp_path / "model"),
             "storage": "int8",
-            "num_shards": 3,
-            "shards": [{"shard_index": 1, "state": "encoded", "num_candidates": 25}],
+            "num_parts": 3,
+            "parts": [{"part_index": 1, "state": "encoded", "num_candidates": 25}],
             "missing": [0, 2],
         },
     )
@@ -53,10 +53,10 @@ def test_parts_are_encoded_apart_and_made_an_index(given, tmp_path, polyrank, ca
     assert (code, found["error"]["type"]) == (2, "UsageError")
     assert "2 are missing: 0, 2. Encode them: polyrank encode MODEL" in found["error"]["message"]
 
-    code, found = polyrank(*given, "--num-shards", 3, "--storage", "int8")
+    code, found = polyrank(*given, "--num-parts", 3, "--storage", "int8")
     assert (code, found["missing"]) == (0, [])
-    assert [part["state"] for part in found["shards"]] == ["encoded", "there", "encoded"]
-    assert run([*map(str, given), "--num-shards", "3", "--storage", "int8"], commands()) == 0
+    assert [part["state"] for part in found["parts"]] == ["encoded", "there", "encoded"]
+    assert run([*map(str, given), "--num-parts", "3", "--storage", "int8"], commands()) == 0
     out = capsys.readouterr().out
     assert out.startswith("part 0 of 3: 25 candidates, was there\n")
     assert "All 3 parts are there. Make an index of them with: polyrank index build" in out
@@ -75,7 +75,7 @@ def test_parts_are_encoded_apart_and_made_an_index(given, tmp_path, polyrank, ca
 
 
 def test_what_is_missing_is_said(given, capsys):
-    arguments = [*map(str, given), "--num-shards", "14", "--shard-index", "3"]
+    arguments = [*map(str, given), "--num-parts", "14", "--part-index", "3"]
     assert run(arguments, commands()) == 0
     assert "Not there yet: 13 of 14 parts (0, 1, 2, 4, 5, 6, 7, 8, 9, 10, …)\n" in (
         capsys.readouterr().out
@@ -85,17 +85,17 @@ def test_what_is_missing_is_said(given, capsys):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ([], "--num-shards is required and missing"),
-        (["--shard-index", "0"], "--num-shards is required and missing"),
-        (["--num-shards", "0"], "--num-shards must be at least 1, got 0"),
-        (["--num-shards", "3", "--shard-index", "3"], "--shard-index must be from 0 to 2, got 3"),
-        (["--num-shards", "3", "--shard-index", "-1"], "--shard-index must be from 0 to 2, got -1"),
-        (["--num-shards", "3", "--processes", "0"], "--processes must be at least 1"),
+        ([], "--num-parts is required and missing"),
+        (["--part-index", "0"], "--num-parts is required and missing"),
+        (["--num-parts", "0"], "--num-parts must be at least 1, got 0"),
+        (["--num-parts", "3", "--part-index", "3"], "--part-index must be from 0 to 2, got 3"),
+        (["--num-parts", "3", "--part-index", "-1"], "--part-index must be from 0 to 2, got -1"),
+        (["--num-parts", "3", "--processes", "0"], "--processes must be at least 1"),
         (
-            ["--num-shards", "3", "--processes", "2", "--shard-index", "0"],
-            "--processes and --shard-index do not go together",
+            ["--num-parts", "3", "--processes", "2", "--part-index", "0"],
+            "--processes and --part-index do not go together",
         ),
-        (["--num-shards", "3", "--storage", "int9"], "--storage is 'int9'"),
+        (["--num-parts", "3", "--storage", "int9"], "--storage is 'int9'"),
     ],
 )
 def test_bad_options(given, tmp_path, polyrank, arguments, message):
@@ -121,10 +121,10 @@ def test_options_of_index_that_do_not_fit(given, tmp_path, polyrank, arguments, 
 
 
 def test_another_model_is_refused(given, tmp_path, polyrank):
-    assert polyrank(*given, "--num-shards", 2)[0] == 0
+    assert polyrank(*given, "--num-parts", 2)[0] == 0
     before = contents(tmp_path / "parts")
     HashModel(salt="other").save_copy(tmp_path / "model")
-    code, found = polyrank(*given, "--num-shards", 2)
+    code, found = polyrank(*given, "--num-parts", 2)
     assert (code, found["error"]["type"]) == (2, "UsageError")
     assert "part-00000 was encoded by the model" in found["error"]["message"]
     made = ["--encoded", tmp_path / "parts", "--output", tmp_path / "index"]
@@ -138,7 +138,7 @@ def test_an_interrupted_run_says_that_the_parts_are_kept(given, monkeypatch, cap
         raise KeyboardInterrupt
 
     monkeypatch.setattr(BulkEncoder, "encode", interrupt)
-    assert run([*map(str, given), "--num-shards", "2"], commands()) == 130
+    assert run([*map(str, given), "--num-parts", "2"], commands()) == 130
     err = capsys.readouterr().err
     assert "The finished parts in" in err
     assert "run the same command again to resume" in err
@@ -152,7 +152,7 @@ def test_processes_load_the_model_themselves(given, tmp_path, polyrank, monkeypa
         yield EncodedPart(1, 5, "busy", output)
 
     monkeypatch.setattr(workers, "encode_in_processes", fake)
-    code, found = polyrank(*given, "--num-shards", 2, "--processes", 4, "--device", "cpu")
+    code, found = polyrank(*given, "--num-parts", 2, "--processes", 4, "--device", "cpu")
     assert asked == [
         (
             HashModel().fingerprint(),
@@ -163,13 +163,13 @@ def test_processes_load_the_model_themselves(given, tmp_path, polyrank, monkeypa
         )
     ]
     assert (code, found["missing"]) == (0, [0, 1])
-    assert found["shards"] == [{"shard_index": 1, "state": "busy", "num_candidates": 5}]
+    assert found["parts"] == [{"part_index": 1, "state": "busy", "num_candidates": 5}]
 
 
 def test_a_part_that_was_removed_is_encoded_again(given, tmp_path, polyrank):
-    assert polyrank(*given, "--num-shards", 2)[0] == 0
+    assert polyrank(*given, "--num-parts", 2)[0] == 0
     before = contents(tmp_path / "parts")
     shutil.rmtree(tmp_path / "parts/part-00001")
-    _, found = polyrank(*given, "--num-shards", 2)
-    assert [part["state"] for part in found["shards"]] == ["there", "encoded"]
+    _, found = polyrank(*given, "--num-parts", 2)
+    assert [part["state"] for part in found["parts"]] == ["there", "encoded"]
     assert contents(tmp_path / "parts") == before

@@ -36,7 +36,7 @@ CASES = {
     "extra": ("in_batch_softmax", EXAMPLES, {"extra_negatives": 2}),
     "taught-by-bi": ("in_batch_softmax", EXAMPLES, {"teacher_share": 0.7}),
     "taught-by-cross": ("in_batch_softmax", EXAMPLES, {"teacher_share": 0.7}),
-    "triplet": ("triplet", EXAMPLES, {"margin": 5.0}),
+    "triplet": ("triplet", EXAMPLES, {"triplet_margin": 5.0}),
     "regression": ("regression", GRADED, {}),
     "cosent": ("cosent", GRADED, {}),
     "classification": ("classification", CLASSES, {}),

@@ -194,12 +194,12 @@ def test_the_draw_is_within_the_window():
 
 def test_the_cross_encoder_leaves_out_what_it_finds_right():
     table = {"text 2": 10.0, **{f"text {n}": float(n % 12) for n in range(20) if n != 2}}
-    config = NegativesConfig(num_negatives=4, pick="top", cross_margin=8.0)
+    config = NegativesConfig(num_negatives=4, pick="top", reranker_margin=8.0)
     found, counts = chosen(config, cross=FakeCross(table))
     assert found.negatives == ("text 0", "text 1", "text 12", "text 13")
     assert found.scores == (10.0, 0.0, 1.0, 0.0, 1.0)
     assert counts["false_negatives"] == 9  # text 3 … 11; nothing was scored beyond need
-    config = NegativesConfig(num_negatives=4, pick="top", cross_max_score=3.0)
+    config = NegativesConfig(num_negatives=4, pick="top", reranker_max_score=3.0)
     found, _ = chosen(config, cross=FakeCross(table))
     assert found.negatives == ("text 0", "text 1", "text 3", "text 12")
     config = NegativesConfig(num_negatives=2, pick="top")
@@ -323,14 +323,14 @@ def test_what_is_refused(bert, tmp_path):
     with pytest.raises(DataError, match="several turns"):
         mine(pool, dialogue_method(), output, NegativesConfig())
     with pytest.raises(UsageError, match="but no cross-encoder"):
-        mine(pool, random_method(), output, NegativesConfig(cross_margin=1.0))
+        mine(pool, random_method(), output, NegativesConfig(reranker_margin=1.0))
     with pytest.raises(UsageError, match="must be a cross-encoder, got a bi-encoder"):
-        mine(pool, random_method(), output, NegativesConfig(), cross=load_variant("bi", bert))
+        mine(pool, random_method(), output, NegativesConfig(), reranker=load_variant("bi", bert))
     with pytest.raises(UsageError, match="no candidate vectors"):
         model_method(load_variant("cross", bert))
     cross = FakeCross({examples[0].response: float("nan")})
     with pytest.raises(ModelError, match="not all finite"):
-        mine(pool, random_method(), output, NegativesConfig(), cross=cross)
+        mine(pool, random_method(), output, NegativesConfig(), reranker=cross)
     with pytest.raises(UsageError, match="is a folder"):
         mine(pool, random_method(), tmp_path, NegativesConfig())
     assert not output.exists()

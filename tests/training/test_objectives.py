@@ -367,10 +367,10 @@ def idle(objective, name, architecture):
 def test_settings_without_effect_are_named():
     assert idle(ObjectiveConfig(), "triplet", "bi") == set()
     changed = ObjectiveConfig(
-        symmetric=True, logq=True, margin=2.0, scale=5.0, gradient_cache="always"
+        symmetric=True, logq=True, triplet_margin=2.0, cosent_scale=5.0, gradient_cache="always"
     )
-    assert idle(changed, "in_batch_softmax", "bi") == {"margin", "scale"}
-    assert idle(changed, "triplet", "bi") == {"symmetric", "logq", "scale"}
+    assert idle(changed, "in_batch_softmax", "bi") == {"triplet_margin", "cosent_scale"}
+    assert idle(changed, "triplet", "bi") == {"symmetric", "logq", "cosent_scale"}
     other = ObjectiveConfig(concatenation="u,v", distillation_temperature=2.0, extra_negatives=1)
     assert idle(other, "classification", "cross") == {
         "extra_negatives",
@@ -378,10 +378,16 @@ def test_settings_without_effect_are_named():
         "distillation_temperature",
     }
     assert "concatenation" not in idle(other, "classification", "bi")
-    assert idle(changed, "in_batch_softmax", "cross") == {"symmetric", "margin", "scale"}
+    assert idle(changed, "in_batch_softmax", "cross") == {
+        "symmetric",
+        "triplet_margin",
+        "cosent_scale",
+    }
 
 
-@pytest.mark.parametrize("name", ["extra_negatives", "margin", "scale", "distillation_temperature"])
+@pytest.mark.parametrize(
+    "name", ["extra_negatives", "triplet_margin", "cosent_scale", "distillation_temperature"]
+)
 def test_settings_out_of_range_are_refused(name):
     with pytest.raises(UsageError, match=name):
         ObjectiveConfig(**{name: -1})

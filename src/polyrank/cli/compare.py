@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from polyrank.cli.command import command
 from polyrank.cli.data import FigureOptions, load_records, warn_of_left_out
@@ -45,13 +45,8 @@ class CompareOptions(FigureOptions, ModelOptions):
     split: str | None = option(
         None, help="The judgements of a folder to use, such as dev; test by default."
     )
-    num_candidates: int | Literal["all"] = option(
-        20,
-        help="Candidates, the response included, of each example that has none of its own. With "
-        "all, every example searches all responses of the file, as in a corpus.",
-    )
     limit: int | None = option(None, help="Use only the first N examples, queries or pairs.")
-    metric: tuple[str, ...] = option(
+    metrics: tuple[str, ...] = option(
         (),
         help="The figure to test and to plot, such as recall@20, mrr or ndcg@10, then any others "
         "to show; by default recall@1 is tested, or ndcg@10 for a corpus. Of labelled pairs, "
@@ -65,7 +60,6 @@ class CompareOptions(FigureOptions, ModelOptions):
         "poly-encoder, or bm25; by default the first model that can.",
         metavar="MODEL",
     )
-    rerank_top: int = option(100, help="How many of them a cross-encoder reads.")
     latency: bool = option(True, help="Measure how long a query, or a labelled pair, takes.")
     sizes: tuple[int, ...] = option(
         SIZES, help="The numbers of candidates to time a query against."
@@ -81,7 +75,6 @@ class CompareOptions(FigureOptions, ModelOptions):
     def __post_init__(self) -> None:
         super().__post_init__()
         require(self.limit is None or self.limit >= 1, "--limit", "at least 1", self.limit)
-        require(self.rerank_top >= 1, "--rerank-top", "at least 1", self.rerank_top)
         require(self.time_limit > 0, "--time-limit", "positive", self.time_limit)
         require(bool(self.models), "MODEL", "given at least once", "none")
         self.check_figures()
@@ -131,7 +124,7 @@ def compare(options: CompareOptions, output: Output) -> None:
     settings = EvaluatorSettings(
         sizes=options.sizes if options.latency else (),
         time_limit=options.time_limit,
-        rerank_top=options.rerank_top,
+        num_candidates=options.num_reranked,
     )
     evaluator = Evaluator(
         task,
@@ -142,7 +135,7 @@ def compare(options: CompareOptions, output: Output) -> None:
     )
     entries = [Entry(name=name, sources=sources) for name, sources in named.items()]
     contenders = evaluator.evaluate(entries, retriever=options.retriever)
-    metric = options.metric[0] if options.metric else None
+    metric = options.metrics[0] if options.metrics else None
     found = evaluation.compare(contenders, metric=metric, seed=options.seed)
     described = about(options, task, entries)
     plotted = options.plotted if found.unit == "query" or options.plotted is None else 1
@@ -196,7 +189,7 @@ def load_task(options: CompareOptions, output: Output) -> Task:
         return RetrievalTask(
             data=options.chosen(records, options.limit, output),
             ks=options.ks or CORPUS_KS,
-            others=options.metric,
+            others=options.metrics,
         )
     everything = [record for record in records if isinstance(record, Example)]
     if not everything:
@@ -208,12 +201,10 @@ def load_task(options: CompareOptions, output: Output) -> Task:
         return RetrievalTask(
             data=with_all_candidates(chosen, options.data.name, source=everything),
             ks=options.ks or CORPUS_KS,
-            others=options.metric,
+            others=options.metrics,
         )
-    examples = with_sampled_candidates(
-        chosen, options.num_candidates, options.seed, source=everything
-    )
-    task = RankingTask(examples=examples, ks=options.ks or KS, others=options.metric)
+    examples = with_sampled_candidates(chosen, options.num_drawn, options.seed, source=everything)
+    task = RankingTask(examples=examples, ks=options.ks or KS, others=options.metrics)
     warn_of_left_out(task, output)
     return task
 
@@ -221,15 +212,15 @@ def load_task(options: CompareOptions, output: Output) -> Task:
 def require_pair_figures(options: CompareOptions, output: Output) -> None:
     """Raise UsageError for figures that labelled pairs do not have; warn of what has no effect."""
     idle = {"--sizes": options.sizes != SIZES, "--plot-at": options.plot_at is not None}
-    idle |= {"--num-candidates": options.num_candidates != 20}
+    idle |= {"--num-candidates": options.num_candidates is not None}
     for flag in [flag for flag, is_given in idle.items() if is_given]:
         output.warn(f"{flag} has no effect on labelled pairs.")
-    asked = [f"--metric {name}" for name in options.metric if name not in PAIR_LABELS]
+    asked = [f"--metrics {name}" for name in options.metrics if name not in PAIR_LABELS]
     asked += ["--ks"] if options.ks else []
     if asked:
         raise UsageError(
             f"{asked[0]} is for rankings, but {options.data} holds labelled pairs.",
-            f"Choose --metric {', '.join(PAIR_LABELS)}, or leave it out.",
+            f"Choose --metrics {', '.join(PAIR_LABELS)}, or leave it out.",
         )
 
 

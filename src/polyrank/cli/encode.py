@@ -37,8 +37,8 @@ class EncodeOptions(ModelOptions):
     output: Path = option(
         help="The folder for the parts, shared by all processes; finished parts are skipped."
     )
-    num_shards: int = option(help="How many contiguous parts to cut the candidates into.")
-    shard_index: int | None = option(
+    num_parts: int = option(help="How many contiguous parts to cut the candidates into.")
+    part_index: int | None = option(
         None,
         help="Encode only this part, counted from 0. By default, every part that is missing and "
         "that no other process is encoding.",
@@ -54,11 +54,11 @@ class EncodeOptions(ModelOptions):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require(self.num_shards >= 1, "--num-shards", "at least 1", self.num_shards)
+        require(self.num_parts >= 1, "--num-parts", "at least 1", self.num_parts)
         require(self.processes >= 1, "--processes", "at least 1", self.processes)
-        index, last = self.shard_index, self.num_shards - 1
+        index, last = self.part_index, self.num_parts - 1
         fits = index is None or 0 <= index <= last
-        require(fits, "--shard-index", f"from 0 to {last}", index)
+        require(fits, "--part-index", f"from 0 to {last}", index)
 
 
 def interrupted(options: EncodeOptions) -> str:
@@ -74,7 +74,7 @@ def encode(options: EncodeOptions, output: Output) -> None:
     """Encode a file of candidates in parts, for `polyrank index build --encoded`.
 
     Processes on any number of machines that share the folder can encode parts at the same time.
-    With --shard-index, each process encodes one part; without it, each takes the next free part. A
+    With --part-index, each process encodes one part; without it, each takes the next free part. A
     finished part is skipped, and an interrupted one resumes.
     """
     started = time.perf_counter()
@@ -86,10 +86,10 @@ def encode(options: EncodeOptions, output: Output) -> None:
     missing = missing_parts(options)
     if missing:
         shown = ", ".join(map(str, missing[:10])) + (", …" if len(missing) > 10 else "")
-        output.say(f"Not there yet: {len(missing)} of {options.num_shards} parts ({shown})")
+        output.say(f"Not there yet: {len(missing)} of {options.num_parts} parts ({shown})")
     else:
         output.say(
-            f"All {options.num_shards} parts are there. Make an index of them with: polyrank "
+            f"All {options.num_parts} parts are there. Make an index of them with: polyrank "
             f"index build {options.model} --encoded {options.output} --output INDEX"
         )
     output.result(
@@ -97,10 +97,10 @@ def encode(options: EncodeOptions, output: Output) -> None:
             "output": options.output,
             "model": options.model,
             "storage": options.storage,
-            "num_shards": options.num_shards,
-            "shards": [
+            "num_parts": options.num_parts,
+            "parts": [
                 {
-                    "shard_index": part.part_index,
+                    "part_index": part.part_index,
                     "state": part.state,
                     "num_candidates": part.num_candidates,
                 }
@@ -121,19 +121,19 @@ def encoded_parts(options: EncodeOptions) -> Iterator[EncodedPart]:
     from polyrank.retrieval.bulk.encode import BulkEncoder, encode_part
 
     model = load(options.model, options)
-    source, folder, count = options.candidates, options.output, options.num_shards
-    if options.shard_index is None:
+    source, folder, count = options.candidates, options.output, options.num_parts
+    if options.part_index is None:
         yield from BulkEncoder(model, source, folder, count, storage=options.storage).encode_all()
     else:
-        index = options.shard_index
+        index = options.part_index
         yield encode_part(model, source, folder, count, index, storage=options.storage)
 
 
 def encoded_by_processes(options: EncodeOptions) -> Iterator[EncodedPart]:
     """Encode all parts with several processes."""
-    if options.shard_index is not None:
+    if options.part_index is not None:
         raise UsageError(
-            "--processes and --shard-index do not go together: a part is encoded by one process.",
+            "--processes and --part-index do not go together: a part is encoded by one process.",
             "Leave one of them out.",
         )
 
@@ -143,7 +143,7 @@ def encoded_by_processes(options: EncodeOptions) -> Iterator[EncodedPart]:
         partial(load, options.model, options),
         options.candidates,
         options.output,
-        options.num_shards,
+        options.num_parts,
         options.processes,
         storage=options.storage,
         use_gpus=options.device in ("auto", "cuda"),
@@ -153,7 +153,7 @@ def encoded_by_processes(options: EncodeOptions) -> Iterator[EncodedPart]:
 def say(part: EncodedPart, options: EncodeOptions, output: Output) -> None:
     """Tell people what happened to a part."""
     output.say(
-        f"part {part.part_index} of {options.num_shards}: {part.num_candidates:,} candidates, "
+        f"part {part.part_index} of {options.num_parts}: {part.num_candidates:,} candidates, "
         f"{WORDS[part.state]}"
     )
 
@@ -162,5 +162,5 @@ def missing_parts(options: EncodeOptions) -> list[int]:
     """The parts that are missing."""
     from polyrank.retrieval.bulk.parts import part_folder
 
-    everything = range(options.num_shards)
+    everything = range(options.num_parts)
     return [index for index in everything if not part_folder(options.output, index).is_dir()]

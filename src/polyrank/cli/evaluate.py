@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from polyrank.cli.command import command
 from polyrank.cli.data import FigureOptions, load_records, warn_of_left_out
@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from polyrank.evaluation.pairs import ClassFigures
     from polyrank.records import Example, LabelledPair, RetrievalSet
 
-DEFAULT_NUM_CANDIDATES = 20
-DEFAULT_RERANK_TOP = 100
 BM25 = "bm25"
 
 
@@ -40,20 +38,11 @@ class EvaluateOptions(FigureOptions, ModelOptions):
     split: str | None = option(
         None, help="The judgements of a folder to use, such as dev; test by default."
     )
-    num_candidates: int | Literal["all"] | None = option(
-        None,
-        help="Candidates, the response included, of each example that has none of its own: the "
-        f"others are drawn from the responses of the file; {DEFAULT_NUM_CANDIDATES} by default. "
-        "With all, every example searches all responses of the file, as in a corpus.",
-    )
     limit: int | None = option(None, help="Use only the first N examples, queries or pairs.")
-    rerank: str | None = option(
+    reranker: str | None = option(
         None,
         help="A cross-encoder that reads the best that the model retrieves.",
         metavar="MODEL",
-    )
-    rerank_top: int | None = option(
-        None, help=f"How many of them it reads; {DEFAULT_RERANK_TOP} by default."
     )
     seed: int = option(0, help="Seed of the drawn candidates.")
     output: Path | None = option(None, help="Write what each query scored to this JSONL file.")
@@ -61,8 +50,6 @@ class EvaluateOptions(FigureOptions, ModelOptions):
     def __post_init__(self) -> None:
         super().__post_init__()
         require(self.limit is None or self.limit >= 1, "--limit", "at least 1", self.limit)
-        top = self.rerank_top
-        require(top is None or top >= 1, "--rerank-top", "at least 1", top)
         self.check_figures()
 
 
@@ -72,7 +59,7 @@ def evaluate(options: EvaluateOptions, output: Output) -> None:
 
     Examples: the candidates of each are ranked; recall@k of C candidates, and MRR. Ties count at
     chance. Examples without candidates get the same ones for the same seed. A corpus with
-    judgements: every query searches it; nDCG@10, recall@k, MRR@10 and MAP. --metric adds nDCG,
+    judgements: every query searches it; nDCG@10, recall@k, MRR@10 and MAP. --metrics adds nDCG,
     recall and MRR at any cut. Labelled pairs: Spearman's and Pearson's correlation of scores;
     accuracy, macro F1, and precision, recall and F1 of each class for a model with a classifier.
     """
@@ -97,10 +84,11 @@ def evaluate(options: EvaluateOptions, output: Output) -> None:
 
 def warn_without_effect(options: EvaluateOptions, output: Output, *, searches: bool) -> None:
     """Name what was asked for and has no effect."""
-    if not searches and options.rerank is not None:
-        output.warn("--rerank has no effect: nothing is retrieved from this data.")
-    elif options.rerank_top is not None and options.rerank is None:
-        output.warn("--rerank-top has no effect without --rerank.")
+    if not searches and options.reranker is not None:
+        output.warn("--reranker has no effect: nothing is retrieved from this data.")
+    is_number = isinstance(options.num_candidates, int)
+    if searches and is_number and options.reranker is None:
+        output.warn("--num-candidates has no effect on a corpus without --reranker.")
 
 
 def evaluate_examples(options: EvaluateOptions, everything: list[Example], output: Output) -> None:
@@ -110,7 +98,7 @@ def evaluate_examples(options: EvaluateOptions, everything: list[Example], outpu
     from polyrank.evaluation import ranking
     from polyrank.evaluation.tasks import RankingTask, require_ranking
 
-    task = RankingTask(examples=examples, ks=options.ks or KS, others=options.metric)
+    task = RankingTask(examples=examples, ks=options.ks or KS, others=options.metrics)
     warn_of_left_out(task, output)
     model = task.lexical() if options.model == BM25 else load(Path(options.model), options)
     require_ranking(model, options.model)
@@ -133,9 +121,7 @@ def with_candidates(
         if options.num_candidates is not None:
             output.warn("--num-candidates has no effect: every example has its own candidates.")
         return examples
-    assert options.num_candidates != "all"
-    count = DEFAULT_NUM_CANDIDATES if options.num_candidates is None else options.num_candidates
-    return with_sampled_candidates(examples, count, options.seed, source=everything)
+    return with_sampled_candidates(examples, options.num_drawn, options.seed, source=everything)
 
 
 def whole_file(options: EvaluateOptions, everything: list[Example], output: Output) -> RetrievalSet:
@@ -151,24 +137,24 @@ def evaluate_corpus(options: EvaluateOptions, data: RetrievalSet, output: Output
     from polyrank.evaluation.retrieval import evaluate_retrieval
     from polyrank.evaluation.tasks import RetrievalTask
 
-    task = RetrievalTask(data=data, ks=options.ks or CORPUS_KS, others=options.metric)
+    task = RetrievalTask(data=data, ks=options.ks or CORPUS_KS, others=options.metrics)
     model = task.lexical() if options.model == BM25 else load(Path(options.model), options)
-    top = DEFAULT_RERANK_TOP if options.rerank_top is None else options.rerank_top
+    top = options.num_reranked
     figures = evaluate_retrieval(
         model,
         data,
-        reranker=None if options.rerank is None else load(Path(options.rerank), options),
-        rerank_top=top,
+        reranker=None if options.reranker is None else load(Path(options.reranker), options),
+        num_candidates=top,
         metrics=task.metrics,
         show_progress_bar=True,
     )
     write_per_query(options.output, figures.rows())
     reranked = ""
-    if options.rerank is not None:
-        reranked = f", the best {top:,} reranked by {options.rerank}"
+    if options.reranker is not None:
+        reranked = f", the best {top:,} reranked by {options.reranker}"
     found = f"{len(figures.ids):,} queries of {data.split}, {len(data.corpus):,} documents"
     sizes = {"num_queries": len(figures.ids), "num_documents": len(data.corpus)}
-    how = {"split": data.split, "rerank": options.rerank}
+    how = {"split": data.split, "reranker": options.reranker}
     result = {**figures.means(), **sizes, **how}
     tell(options, output, found + reranked, figures.named(), result)
 
@@ -178,7 +164,7 @@ def evaluate_pairs(options: EvaluateOptions, pairs: list[LabelledPair], output: 
     from polyrank.evaluation.pairs import measure_pairs
     from polyrank.evaluation.tasks import PairTask
 
-    for flag, given in (("--ks", options.ks), ("--metric", options.metric)):
+    for flag, given in (("--ks", options.ks), ("--metrics", options.metrics)):
         if given:
             raise UsageError(
                 f"{flag} is for rankings, but {options.data} holds labelled pairs.",

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 SHOWN_LETTERS = 160
 SEARCHED = ("from_rank", "to_rank", "pick", "max_score", "margin", "relative_margin")
-CROSS_LIMITS = ("cross_max_score", "cross_margin", "cross_relative_margin")
+RERANKER_LIMITS = ("reranker_max_score", "reranker_margin", "reranker_relative_margin")
 """Settings that have an effect only where candidates are searched, or judged by a cross-encoder."""
 
 
@@ -43,7 +43,9 @@ class MineOptions(ModelOptions, DataOptions):
         help="Where negatives come from: random draws from all candidates, other turns of the "
         "dialogue, a search with BM25, or a search with a bi- or poly-encoder."
     )
-    model: Path | None = option(None, help="The folder of the model for --method model.")
+    retriever: Path | None = option(
+        None, help="The folder of the bi- or poly-encoder for --method model."
+    )
     index: Path | None = option(
         None,
         help="An index made by that model; by default, the candidates are indexed first.",
@@ -53,10 +55,10 @@ class MineOptions(ModelOptions, DataOptions):
         help="The texts to take negatives from, one per line or JSONL; by default, the responses "
         "in the data or the corpus of a BEIR folder.",
     )
-    cross: Path | None = option(
+    reranker: Path | None = option(
         None,
         help="The folder of a cross-encoder that drops negatives it considers right, by the "
-        "limits --cross-…; its scores are written with the examples.",
+        "limits --reranker-…; its scores are written with the examples.",
     )
     output: Path = option(
         help="The JSONL file for the examples with their negatives; an existing file is replaced."
@@ -69,16 +71,16 @@ class MineOptions(ModelOptions, DataOptions):
     def __post_init__(self) -> None:
         super().__post_init__()
         require(self.limit is None or self.limit >= 1, "--limit", "at least 1", self.limit)
-        if self.method == "model" and self.model is None:
+        if self.method == "model" and self.retriever is None:
             raise UsageError(
-                "--method model needs the model to mine with.", "Give its folder with --model."
+                "--method model needs the model to mine with.", "Give its folder with --retriever."
             )
-        if self.cross is None:
-            for name in CROSS_LIMITS:
+        if self.reranker is None:
+            for name in RERANKER_LIMITS:
                 if getattr(self.negatives, name) is not None:
                     raise UsageError(
                         f"--{name.replace('_', '-')} is a limit on the scores of a cross-encoder.",
-                        "Give its folder with --cross, or leave the limit out.",
+                        "Give its folder with --reranker, or leave the limit out.",
                     )
 
 
@@ -103,13 +105,13 @@ def mine(options: MineOptions, output: Output) -> None:
     from polyrank.training.negatives.mining import mine as run
 
     method = method_of(options)
-    cross = None if options.cross is None else load(options.cross, options)
+    reranker = None if options.reranker is None else load(options.reranker, options)
     result = run(
         pool,
         method,
         options.output,
         options.negatives,
-        cross=cross,
+        reranker=reranker,
         restart=options.restart,
         show_progress_bar=True,
         say=output.say,
@@ -130,7 +132,7 @@ def mine(options: MineOptions, output: Output) -> None:
 
 def warn_without_effect(options: MineOptions, output: Output) -> None:
     """Warn of options that have no effect on the method."""
-    flags = [name for name in ("model", "index") if getattr(options, name) is not None]
+    flags = [name for name in ("retriever", "index") if getattr(options, name) is not None]
     unused = flags if options.method != "model" else []
     if options.method in ("random", "dialogue"):
         standard = NegativesConfig()
@@ -202,8 +204,8 @@ def method_of(options: MineOptions) -> Method:
         return methods.dialogue_method()
     if options.method == "bm25":
         return methods.bm25_method(options.bm25, show_progress_bar=True)
-    assert options.model is not None
-    model = load(options.model, options)
+    assert options.retriever is not None
+    model = load(options.retriever, options)
     if options.index is None:
         return methods.model_method(model)
 

@@ -92,7 +92,7 @@ def most_candidates(examples: Sequence[Any]) -> int:
 def model_flags(architecture: str, folder: Path, kind: Kind) -> list[str]:
     """The model; a cross-encoder cannot search a corpus and reranks what BM25 finds."""
     if architecture == "cross" and kind == "retrieval":
-        return ["bm25", "--rerank", str(folder)]
+        return ["bm25", "--reranker", str(folder)]
     return [str(folder)]
 
 

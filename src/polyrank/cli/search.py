@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from polyrank.retrieval.rerank import RetrieveRerank
 
 DEFAULT_TOP_K = 10
-DEFAULT_RERANK_TOP = 100
+DEFAULT_NUM_CANDIDATES = 100
 SHOWN_LETTERS = 300
 STANDARD_INPUT = "-"
 
@@ -61,15 +61,15 @@ class SearchOptions(ModelOptions):
         help="Search only candidates whose metadata match, for example: year >= 2020 and "
         'topic in ["disk", "boot"].',
     )
-    rerank: Path | None = option(
+    reranker: Path | None = option(
         None,
         metavar="CROSS",
         help="The folder of a saved cross-encoder that reranks the candidates found.",
     )
-    rerank_top: int | None = option(
+    num_candidates: int | None = option(
         None,
-        help="How many candidates to retrieve for --rerank, never fewer than --top-k; "
-        f"{DEFAULT_RERANK_TOP} by default.",
+        help="How many candidates to retrieve for --reranker, never fewer than --top-k; "
+        f"{DEFAULT_NUM_CANDIDATES} by default.",
     )
     model: Path | None = option(
         None, help="The model that made the index, if the index does not contain it."
@@ -77,24 +77,24 @@ class SearchOptions(ModelOptions):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        top = self.rerank_top
-        require(top is None or top >= 1, "--rerank-top", "at least 1", top)
+        number = self.num_candidates
+        require(number is None or number >= 1, "--num-candidates", "at least 1", number)
 
 
 @command("search", SearchOptions)
 def search(options: SearchOptions, output: Output) -> None:
     """Find the candidates of an index that score highest for a context.
 
-    With --rerank, a cross-encoder scores them again. Without a text, the index stays open and each
-    line of standard input is answered as soon as it comes, from the index as it is then; on a
+    With --reranker, a cross-encoder scores them again. Without a text, the index stays open and
+    each line of standard input is answered as soon as it comes, from the index as it is then; on a
     terminal with a prompt, which Ctrl-D ends. A tab separates the turns of a dialogue; so does a
     line ["turn", "turn"]. A line {"context": …, "filter": …, "top_k": …, "exact": …} has settings
     of its own. With --json there is one object per line then: {"context", "hits", …}, or
     {"context", "error"} for a line that cannot be answered. The next line is answered all the
     same, and the exit code tells of the error at the end.
     """
-    if options.rerank is None and options.rerank_top is not None:
-        output.warn("--rerank-top has no effect without --rerank.")
+    if options.reranker is None and options.num_candidates is not None:
+        output.warn("--num-candidates has no effect without --reranker.")
     if not options.texts and not options.turn:
         converse(Searcher(options).answers, output, show)
         return
@@ -126,14 +126,14 @@ class Searcher:
             batch_tokens=options.batch_tokens,
         )
         self.pipeline: RetrieveRerank | None = None
-        if options.rerank is not None:
+        if options.reranker is not None:
             from polyrank.retrieval.rerank import RetrieveRerank
 
-            most = options.rerank_top
+            most = options.num_candidates
             self.pipeline = RetrieveRerank(
                 self.index,
-                load(options.rerank, options),
-                num_candidates=DEFAULT_RERANK_TOP if most is None else most,
+                load(options.reranker, options),
+                num_candidates=DEFAULT_NUM_CANDIDATES if most is None else most,
             )
 
     def answers(self, questions: Sequence[Question]) -> Iterator[Answer]:

@@ -33,11 +33,11 @@ class StaticOptions(ModelOptions):
         help="Weigh frequent words less, with this constant of smooth inverse frequency; `none` "
         "weighs all words alike. Words are taken to stand by falling frequency.",
     )
-    words: int | None = option(None, help="Read only the first N words of a file.")
+    limit: int | None = option(None, help="Read only the first N words of a file.")
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for name in ("dimension", "words"):
+        for name in ("dimension", "limit"):
             value = getattr(self, name)
             require(value is None or value >= 1, flag_of(name), "at least 1", value)
         require(self.sif is None or self.sif > 0, "--sif", "above 0", self.sif)
@@ -61,11 +61,11 @@ def static(options: StaticOptions, output: Output) -> None:
             Path(options.source),
             dimension=options.dimension,
             sif=options.sif,
-            most=options.words,
+            most=options.limit,
         )
     else:
-        if options.words is not None:
-            output.warn("--words has no effect without a file of word vectors.")
+        if options.limit is not None:
+            output.warn("--limit has no effect without a file of word vectors.")
         model = distil_static(
             options.source,
             dimension=options.dimension,

@@ -59,7 +59,7 @@ class EvaluatorSettings:
     num_queries: int = 10
     time_limit: float = 30.0
     """Seconds of timing for each model, about."""
-    rerank_top: int = 100
+    num_candidates: int = 100
     """How many of the candidates that another model retrieves a cross-encoder reads."""
 
 
@@ -197,7 +197,7 @@ class Evaluator:
     def metrics(self, entry: Entry, info: ModelInfo, first: ModelInfo | None) -> Run:
         """What each query scores, or what is said of each pair, kept or measured now."""
         stage = first if info.architecture == "cross" else None
-        reranked = (stage.identity, self.settings.rerank_top) if stage else ()
+        reranked = (stage.identity, self.settings.num_candidates) if stage else ()
         names = [] if isinstance(self.task, PairTask) else list(self.task.metrics)
         key = ("quality", self.task.digest, names, info.identity, *reranked)
         parse = PairResults.from_json if isinstance(self.task, PairTask) else QueryMetrics.from_json
@@ -233,7 +233,7 @@ class Evaluator:
         found = self.retrieved[finder.identity]
         if stage is None:
             return found
-        top = self.settings.rerank_top
+        top = self.settings.num_candidates
         return rerank(self.open(info.source), task.data, found, top, show_progress_bar=True)
 
     def latency(self, entry: Entry, info: ModelInfo) -> dict[int, Latency]:

@@ -51,7 +51,7 @@ def evaluate_retrieval(
     data: RetrievalSet,
     *,
     reranker: PairRanker | None = None,
-    rerank_top: int = 100,
+    num_candidates: int = 100,
     metrics: Sequence[str] = USUAL,
     depth: int | None = None,
     show_progress_bar: bool = False,
@@ -59,10 +59,10 @@ def evaluate_retrieval(
     """Search the corpus for every judged query and measure each ranking of `depth` documents.
 
     `metrics` are names such as `recall@20`, `ndcg@10`, `mrr` or `map`; `depth` is by default 1,000,
-    or the largest K among them. With a `reranker`, the best `rerank_top` are put into its order and
-    the others stay below them. Raises MissingExtraError without the extra `metrics`, UsageError for
-    an unknown metric, for a model that cannot search and for a reranker that is not a cross-encoder
-    that ranks.
+    or the largest K among them. With a `reranker`, the best `num_candidates` are put into its order
+    and the others stay below them. Raises MissingExtraError without the extra `metrics`, UsageError
+    for an unknown metric, for a model that cannot search and for a reranker that is not a
+    cross-encoder that ranks.
     """
     measures(metrics)
     depth = depth_for(metrics) if depth is None else depth
@@ -70,7 +70,9 @@ def evaluate_retrieval(
         require_reranker(reranker)
     rankings = retrieve(model, data, depth=depth, show_progress_bar=show_progress_bar)
     if reranker is not None:
-        rankings = rerank(reranker, data, rankings, rerank_top, show_progress_bar=show_progress_bar)
+        rankings = rerank(
+            reranker, data, rankings, num_candidates, show_progress_bar=show_progress_bar
+        )
     return judge(rankings, data, metrics)
 
 
@@ -92,7 +94,7 @@ def retrieve(
     else:
         raise UsageError(
             "A cross-encoder cannot search a corpus: it reads every pair.",
-            "Give a bi- or poly-encoder, or bm25, and the cross-encoder with --rerank.",
+            "Give a bi- or poly-encoder, or bm25, and the cross-encoder with --reranker.",
         )
     rankings = {}
     for query, ids in zip(queries, found, strict=True):

@@ -165,11 +165,11 @@ class ClassifierConfig:
 class NewEncoderConfig:
     """A BERT of any size, with a vocabulary of its own."""
 
-    layers: int = 4
+    num_layers: int = 4
     """Layers of attention."""
     width: int = 256
     """Width of a token's output."""
-    heads: int = 4
+    num_heads: int = 4
     """Heads of each attention; they divide the width."""
     intermediate: int | None = None
     """Width between the two dense layers of a block; 4 times the width by default."""
@@ -181,9 +181,11 @@ class NewEncoderConfig:
     """Do not tell capital letters from small ones."""
 
     def __post_init__(self) -> None:
-        for name in ("layers", "width", "heads", "positions"):
+        for name in ("num_layers", "width", "num_heads", "positions"):
             require(getattr(self, name) >= 1, name, "at least 1", getattr(self, name))
-        require(self.width % self.heads == 0, "width", f"a multiple of {self.heads}", self.width)
+        require(
+            self.width % self.num_heads == 0, "width", f"a multiple of {self.num_heads}", self.width
+        )
         middle = self.intermediate
         require(middle is None or middle >= 1, "intermediate", "at least 1", middle)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from itertools import accumulate
-from typing import Any, Literal
+from typing import Any
 
 from polyrank.config import require
 from polyrank.errors import UsageError
@@ -17,8 +17,6 @@ from polyrank.pretraining.pairs import Pair, link_key, of_corpus
 from polyrank.pretraining.rng import Permutation, hash_numbers
 from polyrank.pretraining.task import PretrainingTask
 from polyrank.pretraining.tasks.bfs import Bfs
-
-Batches = Literal["mixed", "single"]
 
 ROUND = 10_000
 """The shares of the tasks are exact over so many units (pairs, or batches of one task)."""
@@ -29,7 +27,7 @@ ORDERS_KEPT = 64
 class Mixture:
     """Draws from tasks by weight, each task in a shuffled order, pass after pass.
 
-    With `batches="mixed"` neighbours are of any tasks, as in the paper. With "single" each block of
+    With `mix_tasks` neighbours are of any tasks, as in the paper. Without it each block of
     `batch_size` items, counted from 0, is of one task, whose in-batch negatives are harder.
     `len()` is the number of pairs of all tasks in one pass; a task with a large weight comes to its
     later passes before that, and item numbers may go beyond it.
@@ -43,7 +41,7 @@ class Mixture:
         weights: Sequence[float] | None = None,
         seed: int = 0,
         *,
-        batches: Batches = "mixed",
+        mix_tasks: bool = True,
         batch_size: int = 1,
     ) -> None:
         self.tasks = list(tasks)
@@ -55,7 +53,7 @@ class Mixture:
         equal = [1.0] * len(self.tasks)
         self._quotas = quotas(equal if weights is None else weights, self.tasks)
         self._places = places(self._quotas, hash_numbers(seed, len(self.tasks)))
-        self._unit = batch_size if batches == "single" else 1
+        self._unit = 1 if mix_tasks else batch_size
         self._orders: dict[tuple[int, int], Permutation] = {}
         corpora = list(dict.fromkeys(str(task.tables.path) for task in self.tasks))
         self._corpora = [corpora.index(str(task.tables.path)) for task in self.tasks]
@@ -70,7 +68,7 @@ class Mixture:
             for task, corpus in zip(self.tasks, self._corpora, strict=True)
             if isinstance(task, Bfs)
         }
-        self._mixed = batches == "mixed"
+        self._mixed = mix_tasks
 
     @property
     def shares(self) -> list[float]:

@@ -265,7 +265,7 @@ class Maker:
         if source is None:
             source = str(base_folder(folder))
             texts = corpora.texts()
-            self.say(f"  a new encoder, {settled.encoder.layers} layers")
+            self.say(f"  a new encoder, {settled.encoder.num_layers} layers")
             make_base(Path(source), texts, settled.encoder, identity=corpora.identity, seed=SEED)
         model = BiEncoder.from_pretrained(
             source,

@@ -49,7 +49,7 @@ class Scale:
     def encoder(self, *, shallow: bool = False) -> dict[str, Any]:
         """The settings of a new encoder."""
         layers = max(self.layers // 3, 1) if shallow else self.layers
-        sizes = {"layers": layers, "width": self.width, "heads": max(self.width // 64, 1)}
+        sizes = {"num_layers": layers, "width": self.width, "num_heads": max(self.width // 64, 1)}
         return {**sizes, "vocabulary": self.vocabulary}
 
 

@@ -200,7 +200,7 @@ PRETRAINING: dict[str, Recipe] = {
             about="Chang et al. (2020), the pre-training: ICT, BFS and WLP, equally often",
             common={
                 "tasks": "ict,bfs,wlp",
-                "batches": "mixed",
+                "mix_tasks": True,
                 "keep_sentence": 0.0,
                 "any_section": True,
                 "any_passage": True,
@@ -231,7 +231,7 @@ PRETRAINING: dict[str, Recipe] = {
             about="Humeau et al. (2020), the pre-training: MLM and next utterance in turn",
             common={
                 "tasks": "mlm,next_utterance",
-                "batches": "single",
+                "mix_tasks": False,
                 "unrelated_utterances": 0.5,
                 "batch_size": 512,
                 "optimiser": "adamw",

@@ -41,7 +41,7 @@ def kind_of(
         "of an article, a conversation, or a comment or post of Reddit."
         if not path.is_dir()
         else "The folder holds no .txt files and no dumps of Reddit (RC_…, RS_…).",
-        f"Say what it is with --kind: {', '.join(by_name)}.",
+        f"Say what it is with --format: {', '.join(by_name)}.",
         path=path,
     )
 

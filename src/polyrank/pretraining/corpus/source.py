@@ -105,7 +105,7 @@ class Source(ABC):
     """
 
     name: ClassVar[str]
-    """The kind, in one word, as `--kind` takes it."""
+    """The kind, in one word, as `--format` takes it."""
     usual_language: ClassVar[str] = UNKNOWN_LANGUAGE
     has_pages: ClassVar[bool] = False
     """Whether items are converted in several processes."""

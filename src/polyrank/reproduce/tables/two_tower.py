@@ -79,7 +79,7 @@ def encoder_size(scale: Scale) -> list[Row]:
     ]
     return [
         Row(
-            label=f"{share} %, {sizes['layers']} layers, {NAMES[tasks]}, d = {size}",
+            label=f"{share} %, {sizes['num_layers']} layers, {NAMES[tasks]}, d = {size}",
             stages=(
                 encoder(tasks, sizes, projection=size),
                 tuned(scale, share, projection=size),

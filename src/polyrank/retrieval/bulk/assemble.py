@@ -110,8 +110,8 @@ def missing_parts(encoded: Path, job: BulkJob, missing: list[int]) -> UsageError
         f"Of the {job.num_parts} parts in {encoded}, {len(missing)} {'are' if several else 'is'} "
         f"missing: {shown}.",
         f"Encode {'them' if several else 'it'}: polyrank encode MODEL --candidates "
-        f"{job.source.path} --output {encoded} --storage {job.storage} --num-shards "
-        f"{job.num_parts} --shard-index {missing[0]}.",
+        f"{job.source.path} --output {encoded} --storage {job.storage} --num-parts "
+        f"{job.num_parts} --part-index {missing[0]}.",
     )
 
 

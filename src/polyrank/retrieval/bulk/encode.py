@@ -1,12 +1,11 @@
 """Bulk encoding: a file of candidates in N parts, each encoded by whichever process is free.
 
-    polyrank encode … --num-shards 4 --shard-index 0     on one machine
-    polyrank encode … --num-shards 4 --shard-index 1     on another
+    polyrank encode … --num-parts 4 --part-index 0     on one machine
+    polyrank encode … --num-parts 4 --part-index 1     on another
     polyrank index build … --encoded DIR                 all parts to an index (see `assemble`)
 
-What the command line calls shards, as other tools do, are parts here: the shards of an index are
-something else. A part that is finished is skipped; one that was interrupted resumes. Processes
-share nothing but the folder of the parts.
+The shards of an index are something else than these parts. A part that is finished
+is skipped; one that was interrupted resumes. Processes share nothing but the folder of the parts.
 """
 
 from __future__ import annotations

@@ -56,11 +56,11 @@ class NegativesConfig:
     """Leave out candidates that scored less than this below the response, in the search."""
     relative_margin: float | None = None
     """Leave out candidates that scored less than this share of the response's score below it."""
-    cross_max_score: float | None = None
+    reranker_max_score: float | None = None
     """Leave out candidates that the cross-encoder scores higher than this: false negatives."""
-    cross_margin: float | None = None
+    reranker_margin: float | None = None
     """Leave out candidates that the cross-encoder scores less than this below the response."""
-    cross_relative_margin: float | None = None
+    reranker_relative_margin: float | None = None
     """The same, as a share of the cross-encoder's score of the response."""
     missing: Literal["keep", "fill", "drop"] = "keep"
     """What to do with an example with too few negatives: keep it with those, fill it up with random
@@ -73,7 +73,7 @@ class NegativesConfig:
         require(self.from_rank >= 1, "from_rank", "at least 1", self.from_rank)
         known = f"at least from_rank, {self.from_rank}, or no rank is left"
         require(self.to_rank >= self.from_rank, "to_rank", known, self.to_rank)
-        for name in ("margin", "cross_margin", "relative_margin", "cross_relative_margin"):
+        for name in ("margin", "reranker_margin", "relative_margin", "reranker_relative_margin"):
             value = getattr(self, name)
             require(value is None or value >= 0, name, "0 or more", value)
 
@@ -85,10 +85,10 @@ class NegativesConfig:
         )
 
     @property
-    def cross_limits(self) -> Limits:
+    def reranker_limits(self) -> Limits:
         """The limits on the scores of the cross-encoder."""
         return Limits(
-            max_score=self.cross_max_score,
-            margin=self.cross_margin,
-            relative_margin=self.cross_relative_margin,
+            max_score=self.reranker_max_score,
+            margin=self.reranker_margin,
+            relative_margin=self.reranker_relative_margin,
         )

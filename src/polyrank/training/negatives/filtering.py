@@ -145,7 +145,7 @@ def filter_by_cross(
     Only as many texts are scored as are needed, those of all examples together, so that the
     cross-encoder reads large blocks.
     """
-    limits, count = config.cross_limits, config.num_negatives
+    limits, count = config.reranker_limits, config.num_negatives
     examples = [numbered.example for numbered in block]
     positives = cross.score([(example.context, example.response) for example in examples])
     while True:

@@ -65,7 +65,7 @@ def mine(
     output: str | Path,
     config: NegativesConfig,
     *,
-    cross: CrossEncoder | None = None,
+    reranker: CrossEncoder | None = None,
     restart: bool = False,
     block_size: int = BLOCK,
     show_progress_bar: bool = False,
@@ -73,14 +73,14 @@ def mine(
 ) -> MiningResult:
     """Find negatives for the examples of a pool and write them as JSONL of examples.
 
-    The examples lose the negatives that they had. `cross` is a cross-encoder that filters what is
-    right, where the limits of `config` say so, and whose scores are written with the examples. If
-    interrupted, the same call resumes. Raises DataError where no example got any negative or the
+    The examples lose the negatives that they had. `reranker` is a cross-encoder that filters what
+    is right, where the limits of `config` say so, and whose scores are written with the examples.
+    If interrupted, the same call resumes. Raises DataError where no example got any negative or the
     first rank lies below the last candidate, UsageError for a cross-encoder of another kind or an
     unfinished mining with other settings.
     """
     output = Path(output)
-    teacher = None if cross is None else Teacher(cross, "The cross-encoder that filters")
+    teacher = None if reranker is None else Teacher(reranker, "The cross-encoder that filters")
     require_sense(pool, method, output, config, teacher)
     job = mining_job(pool, method, output, config, teacher)
     shown: list[Example] = []
@@ -150,10 +150,10 @@ def require_sense(
     """Refuse settings that cannot give negatives, or that would be without effect."""
     if output.is_dir():
         raise UsageError(f"{output} is a folder.", "Give the path of a file for the negatives.")
-    if config.cross_limits and teacher is None:
+    if config.reranker_limits and teacher is None:
         raise UsageError(
             "Limits on the scores of a cross-encoder were given, but no cross-encoder.",
-            "Give one (--cross), or leave the limits out.",
+            "Give one (--reranker), or leave the limits out.",
         )
     if method.ranked and config.from_rank > len(pool.candidates):
         raise DataError(

@@ -32,11 +32,11 @@ if TYPE_CHECKING:
 class CosentSettings(Settings):
     """Raises UsageError for a value out of its range."""
 
-    scale: float = 20.0
+    cosent_scale: float = 20.0
     """`cosent` multiplies the differences of cosines by it."""
 
     def __post_init__(self) -> None:
-        require(self.scale > 0, "scale", "positive", self.scale)
+        require(self.cosent_scale > 0, "cosent_scale", "positive", self.cosent_scale)
 
 
 class Cosent(Objective):
@@ -72,7 +72,7 @@ class Cosent(Objective):
 
         similarities = module.values_of_pairs(encoded, step)  # (n,)
         labels = gather_rows(step["labels"].to(similarities.dtype))
-        loss = cosent(gather_rows(similarities), labels, module.objective.scale)
+        loss = cosent(gather_rows(similarities), labels, module.objective.cosent_scale)
         return loss / num_processes()
 
 

@@ -27,11 +27,11 @@ if TYPE_CHECKING:
 class TripletSettings(Settings):
     """Raises UsageError for a value out of its range."""
 
-    margin: float = 1.0
+    triplet_margin: float = 1.0
     """How much farther a negative must be than the response for `triplet`, in Euclidean terms."""
 
     def __post_init__(self) -> None:
-        require(self.margin > 0, "margin", "positive", self.margin)
+        require(self.triplet_margin > 0, "triplet_margin", "positive", self.triplet_margin)
 
 
 class Triplet(Objective):
@@ -63,7 +63,7 @@ class Triplet(Objective):
         contexts = encoded["contexts"][:, 0]  # (B, d)
         candidates = encoded["candidates"][step["own"].clamp(min=0)]  # (B, C, d)
         present = (step["own"] >= 0)[:, 1:]
-        margin = module.objective.margin
+        margin = module.objective.triplet_margin
         loss = triplet(contexts, candidates[:, 0], candidates[:, 1:], present, margin)
         return module.share_of_mean(loss, int(present.sum()))
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
 
 from polyrank.config import require
 from polyrank.errors import UsageError, nearest
@@ -18,8 +17,8 @@ class PretrainingConfig:
     """Which tasks, by commas, of ict, bfs, wlp, mlm, next_sentence and next_utterance; a share of
     the pairs may follow each: ict:2,mlm:1. By default those of ict, bfs and wlp that articles have
     pairs for, and mlm and next_utterance for conversations, each with the same share."""
-    batches: Literal["mixed", "single"] = "mixed"
-    """Whether a step has pairs of all tasks, or of one."""
+    mix_tasks: bool = True
+    """Draw the pairs of a step from all tasks; without it, each step has one task."""
     logq: bool = False
     """Correct the in-batch softmax for texts that are drawn more often than others."""
     max_joined_length: int = 256

@@ -104,7 +104,7 @@ class Corpora:
             self.tasks(),
             list(self.config.weights.values()),
             self.seed,
-            batches=self.config.batches,
+            mix_tasks=self.config.mix_tasks,
             batch_size=self.batch_size,
         )
 
@@ -134,7 +134,7 @@ class Corpora:
         weights = [self.config.weights[task.name] for task in tasks]
         if not tasks:
             return []
-        if self.config.batches == "mixed":
+        if self.config.mix_tasks:
             mixture = Mixture(tasks, weights, self.seed)
             count = min(most * len(tasks), len(mixture))
             return in_steps([mixture[number] for number in range(count)], self.batch_size)

@@ -102,8 +102,8 @@ class Dump:
             if ended or is_other or len(self.buffer) > LONGEST_HEAD:
                 raise DataError(
                     no_dump + " at its start.",
-                    "Give a file such as enwiki-latest-pages-articles.xml.bz2, or say with --kind "
-                    "what it is.",
+                    "Give a file such as enwiki-latest-pages-articles.xml.bz2, or say with "
+                    "--format what it is.",
                     path=self.path,
                 )
         head = self.buffer[:stop]
