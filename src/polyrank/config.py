@@ -66,16 +66,20 @@ def load_yaml(path: Path) -> dict[str, Any]:
             "Give --config the path of a YAML file.",
         ) from error
     except (yaml.YAMLError, UnicodeDecodeError) as error:
+        mark, problem = getattr(error, "problem_mark", None), getattr(error, "problem", None)
+        reason = problem or " ".join(str(error).split())
+        place = "" if mark is None else f", line {mark.line + 1}"
         raise UsageError(
-            f"The configuration file {path} is not valid YAML: {' '.join(str(error).split())}.",
+            f"The configuration file {path}{place} is not valid YAML: {reason}.",
             "Write one `name: value` per line.",
         ) from error
     if loaded is None:
         return {}
     if not isinstance(loaded, dict):
         raise UsageError(
-            f"The configuration file {path} holds a {type(loaded).__name__}, not a mapping.",
-            "Write one `name: value` per line.",
+            f"The configuration file {path} must hold settings by name, got "
+            f"{'a list' if isinstance(loaded, list) else 'a single value'}.",
+            "Write one `name: value` per line, such as: epochs: 3",
         )
     return {str(name).replace("-", "_"): value for name, value in loaded.items()}
 

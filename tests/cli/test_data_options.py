@@ -35,4 +35,4 @@ def test_what_was_passed_over_is_said(tmp_path):
     path.write_text("Context,Utterance,Label\na,b,1\na,c,0\n")
     said = []
     load_training(path, DataOptions(), say=said.append)
-    assert said == [f"{path}: 1 rows labelled 0 passed over."]
+    assert said == [f"{path}: 1 row labelled 0 passed over."]

@@ -240,7 +240,7 @@ FIXTURES = [
         "train.csv",
         UBUNTU_TRAIN,
         [Example(context=('is wine ", good ? try it', "ok"), response="so bye")],
-        passed_over="1 rows labelled 0",
+        passed_over="1 row labelled 0",
     ),
     Fixture(
         "ubuntu-v2",
@@ -292,14 +292,14 @@ FIXTURES = [
         [Example(id="7", context="Cats sleep.", response="Cat They purr.")],
     ),
     Fixture(
-        "nli", "snli_dev.jsonl", lines(SNLI), SNLI_PAIRS, passed_over="1 rows with the label '-'"
+        "nli", "snli_dev.jsonl", lines(SNLI), SNLI_PAIRS, passed_over="1 row with the label '-'"
     ),
     Fixture(
         "nli",
         "snli_dev.txt",
         "\n".join(T.join(row) for row in [list(SNLI[0]), *(row.values() for row in SNLI)]),
         SNLI_PAIRS,
-        passed_over="1 rows with the label '-'",
+        passed_over="1 row with the label '-'",
     ),
     Fixture(
         "nli",

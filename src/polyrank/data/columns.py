@@ -9,12 +9,13 @@ import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from polyrank.data.rows import Row
+from polyrank.data.files import at_line
+from polyrank.data.rows import Row, is_table
 from polyrank.data.source import Source
 from polyrank.errors import UsageError, nearest
 
-CONTEXT = ("context", "question", "query", "anchor", "prompt")
-RESPONSE = ("response", "answer", "positive", "pos", "reply")
+CONTEXT = ("context", "question", "query", "anchor", "prompt", "q", "질문", "문의")
+RESPONSE = ("response", "answer", "positive", "pos", "reply", "a", "답변", "응답", "대답")
 NEGATIVES = ("negatives", "negative", "neg")
 COUPLES = (
     ("first", "second"),
@@ -28,6 +29,7 @@ COUPLES = (
 a context and its response."""
 FIRST, SECOND = zip(*COUPLES, strict=True)
 LABELS = ("label", "gold_label", "score", "is_duplicate")
+SENTENCE_ENDS = (".", "?", "!", "。", "？", "！", "…")
 NOT_TEXTS = ("id", "idx", "index", "guid")
 """What is never proposed for a text or a label."""
 
@@ -65,16 +67,40 @@ def column_of(
         raise row.blame(
             f"There is no column {column!r} for {field!r}.", nearest(column, map(str, row.values))
         )
-    found = next((name for name in names if name in row.values), None)
+    known = folded(row.values)
+    found = next((known[name] for name in names if name in known), None)
     if found is not None:
         source.found.setdefault(field, found)
     elif needed:
         listed = ", ".join(map(repr, row.values))
+        may_lack = source.rows is None and not source.columns and is_table(source.path)
+        if may_lack and lacks_header(row.values):
+            raise at_line(source.path, 1)(
+                f"The first line should name the columns, and reads {listed}.",
+                f"Put a line with names above it, such as: {','.join(header_for(row.values))}",
+            )
         raise row.blame(
             f"No column holds the {field}: the columns are {listed}.",
             how_to_name(row.values, in_python=source.rows is not None),
         )
     return found
+
+
+def folded(names: Iterable[str]) -> dict[str, str]:
+    """The names of columns by their spelling in small letters, and by their own."""
+    own = [str(name) for name in names]
+    return {name.casefold(): name for name in reversed(own)} | {name: name for name in own}
+
+
+def lacks_header(names: Iterable[str]) -> bool:
+    """Whether the names of columns seem to be texts: a sentence, or several long ones."""
+    return any(name.strip().endswith(SENTENCE_ENDS) or name.count(" ") > 3 for name in names)
+
+
+def header_for(values: Mapping[str, Any]) -> list[str]:
+    """Names for the columns of a table that has none."""
+    known = ["context", "response"]
+    return [*known, *(f"column{number}" for number in range(3, len(values) + 1))][: len(values)]
 
 
 def how_to_name(values: Mapping[str, Any], *, in_python: bool = False) -> str:

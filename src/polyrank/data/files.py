@@ -11,12 +11,14 @@ import codecs
 import gzip
 import io
 import lzma
+import shlex
 import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO, Any, cast
 
-from polyrank.errors import DataError, MissingExtraError
+from polyrank.data.encodings import as_utf8, is_mostly_utf8, likely_encoding
+from polyrank.errors import DataError, MissingExtraError, nearest
 
 COMPRESSIONS = (".gz", ".bz2", ".xz", ".zst")
 LARGEST_WINDOW = 2**31
@@ -25,6 +27,20 @@ LARGEST_WINDOW = 2**31
 Whatever reads such a file keeps that much of it in memory: 2 GiB.
 """
 CHUNK = 1 << 16
+SPREADSHEET = "Save it as CSV in the spreadsheet program (“CSV UTF-8”), and give that file."
+NOT_TEXTS = {
+    b"PK\x03\x04": ("a ZIP archive", "Unpack it, and give the file with the texts."),
+    b"\xd0\xcf\x11\xe0": ("an Excel workbook", SPREADSHEET),
+    b"%PDF": ("a PDF", "Copy its texts into a CSV file, and give that."),
+    b"PAR1": ("a Parquet file", "Let its name end in .parquet."),
+    b"\x1f\x8b": ("compressed by gzip", "Let its name end in .gz."),
+    b"BZh": ("compressed by bzip2", "Let its name end in .bz2."),
+    b"\xfd7zXZ": ("compressed by xz", "Let its name end in .xz."),
+    b"\x28\xb5\x2f\xfd": ("compressed by zstd", "Let its name end in .zst."),
+}
+"""How files begin that are taken for texts and are none: what they are, and what to do."""
+WORKBOOK = (b"xl/", b"[Content_Types].xml")
+"""What the beginning of an Excel workbook, a ZIP archive, names."""
 
 Blame = Callable[[str, str], DataError]
 """From a problem and a remedy to the error that also says where."""
@@ -56,11 +72,34 @@ def open_bytes(path: Path) -> IO[bytes]:
     try:
         return cast("IO[bytes]", openers.get(path.suffix, open)(path, "rb"))
     except FileNotFoundError:
-        raise DataError("There is no such file.", "Check the path.", path=path) from None
+        raise DataError("There is no such file.", how_to_find(path), path=path) from None
     except OSError as error:
         raise DataError(
             f"The file cannot be opened: {error.strerror}.", "Check its permissions.", path=path
         ) from error
+
+
+def how_to_find(path: Path) -> str:
+    """What to do about a file that is not there: the name of one that is nearly the same."""
+    folder = path.parent
+    try:
+        names = [found.name for found in folder.iterdir()]
+    except OSError:
+        return f"There is no folder {folder} either; check the path."
+    found = nearest(path.name, names)
+    return found if found.startswith("Did") else "Check the path."
+
+
+def text_in(raw: IO[bytes], path: Path) -> IO[bytes]:
+    """A file of texts as UTF-8; UTF-16 is decoded. Raises DataError for what is not a text."""
+    peek = getattr(raw, "peek", None)
+    start: bytes = b"" if peek is None else peek(CHUNK)[:CHUNK]
+    for mark, (what, remedy) in NOT_TEXTS.items():
+        if start.startswith(mark):
+            if mark.startswith(b"PK") and any(name in start for name in WORKBOOK):
+                what, remedy = NOT_TEXTS[b"\xd0\xcf\x11\xe0"]
+            raise DataError(f"The file is not a text but {what}.", remedy, path=path)
+    return as_utf8(raw)
 
 
 def open_zstandard(path: Path, _: str) -> Any:
@@ -128,9 +167,9 @@ def read_lines(path: Path) -> Iterator[tuple[int, str]]:
     Raises DataError, with the line, where the bytes are not UTF-8 or the compressed data is broken.
     """
     number = 0
-    with open_bytes(path) as handle:
+    with open_bytes(path) as raw:
         try:
-            for number, line in enumerate(handle, start=1):
+            for number, line in enumerate(text_in(raw, path), start=1):
                 if number == 1:
                     line = line.removeprefix(codecs.BOM_UTF8)
                 yield number, line.rstrip(b"\r\n").decode("utf-8")
@@ -140,6 +179,20 @@ def read_lines(path: Path) -> Iterator[tuple[int, str]]:
             if not is_damage(error):
                 raise
             raise damaged(path, number + 1, error) from error
+
+
+def read_text_start(path: Path, size: int) -> bytes:
+    """The first bytes of a file of texts as `read_start` gives them, in UTF-8.
+
+    Raises DataError for what is not a text too.
+    """
+    with open_bytes(path) as raw:
+        try:
+            return text_in(raw, path).read(size).removeprefix(codecs.BOM_UTF8).lstrip()
+        except Exception as error:
+            if not is_damage(error):
+                raise
+            raise damaged(path, 1, error) from error
 
 
 def read_start(path: Path, size: int) -> bytes:
@@ -160,6 +213,8 @@ def is_damage(error: Exception) -> bool:
     """Whether an error of reading comes from broken compressed data."""
     # zstandard's own error cannot be named where the package is not installed
     known = (OSError, EOFError, lzma.LZMAError, ValueError, zlib.error)
+    if isinstance(error, DataError):
+        return False
     return isinstance(error, known) or type(error).__name__ == "ZstdError"
 
 
@@ -172,11 +227,28 @@ def damaged(path: Path, line: int, error: Exception) -> DataError:
 
 
 def not_utf8(path: Path, line: int, byte: int, reason: str) -> DataError:
-    """The error of a text in another encoding."""
-    return at_line(path, line)(
-        f"The text is not UTF-8: {reason} at byte {byte} of the line.",
-        "Convert the file, for example with: iconv -f LATIN1 -t UTF-8.",
-    )
+    """The error of a text in another encoding, with the one that it is probably in."""
+    problem = f"The text is not UTF-8: {reason} at byte {byte} of the line."
+    return at_line(path, line)(problem, how_to_convert(path))
+
+
+def how_to_convert(path: Path) -> str:
+    """What to do about a text in another encoding: the command that converts it."""
+    try:
+        with open_bytes(path) as handle:
+            start = handle.read(CHUNK)
+    except Exception as error:
+        if not isinstance(error, DataError) and not is_damage(error):
+            raise
+        return "Convert the file to UTF-8."
+    if is_mostly_utf8(start):
+        return "The rest of the file is UTF-8: mend this line, or remove it."
+    name, language = likely_encoding(start)
+    if path.suffix in COMPRESSIONS:
+        return f"It looks like {name} ({language}): decompress the file and convert it to UTF-8."
+    target = path.with_name(f"{path.stem}-utf8{path.suffix}")
+    command = shlex.join(["iconv", "-f", name, "-t", "UTF-8", str(path)])
+    return f"It looks like {name} ({language}): {command} > {shlex.quote(str(target))} converts it."
 
 
 def base_suffix(path: Path) -> str:

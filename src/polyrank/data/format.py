@@ -13,9 +13,9 @@ from itertools import islice
 from types import MappingProxyType
 from typing import Any, Literal
 
-from polyrank.data.files import base_suffix, read_start
+from polyrank.data.files import base_suffix, read_text_start
 from polyrank.data.hub import is_hub
-from polyrank.data.rows import JSON_LINES, read_rows
+from polyrank.data.rows import JSON_LINES, read_rows, separator_of
 from polyrank.data.source import Source
 from polyrank.errors import DataError
 from polyrank.records import Example, LabelledPair, RetrievalSet
@@ -68,7 +68,7 @@ class Beginning:
         """The first bytes of a file whose name does not tell that it holds rows; else nothing."""
         if not self.is_file or self.is_rows or self.is_json_lines:
             return ""
-        return read_start(self.path, START).decode(errors="replace")
+        return read_text_start(self.path, START).decode(errors="replace")
 
     @property
     def first_line(self) -> str:
@@ -84,7 +84,7 @@ class Beginning:
     def has_cells(self) -> bool:
         """Whether the first line seems to have several cells."""
         is_json = self.text.startswith(("[", "{"))
-        return not is_json and (len(self.cells) > 1 or "," in self.first_line)
+        return not is_json and separator_of(self.path, self.first_line) is not None
 
     @cached_property
     def rows(self) -> list[Mapping[str, Any]]:

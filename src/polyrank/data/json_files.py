@@ -18,6 +18,7 @@ from polyrank.data.files import (
     not_utf8,
     open_bytes,
     read_lines,
+    text_in,
 )
 
 BETWEEN = b" \t\r\n,"
@@ -123,8 +124,9 @@ def read_pieces(path: Path) -> Iterator[tuple[int, bytes]]:
     """
     line, start = 1, 0
     decoder = codecs.getincrementaldecoder("utf-8")()
-    with open_bytes(path) as handle:
+    with open_bytes(path) as raw:
         try:
+            handle = text_in(raw, path)
             while piece := handle.readline(PIECE):
                 if decoder.getstate()[0] or not piece.isascii():
                     decoder.decode(piece)

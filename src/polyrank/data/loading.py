@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from polyrank.data import formats
+from polyrank.data.files import read_text_start
 from polyrank.data.format import Beginning, Fit, Format, Found
 from polyrank.data.hub import PREFIX, chosen_split
 from polyrank.data.memory import ACCEPTED, MemoryRows, SizedRows, splits_of
@@ -58,8 +59,18 @@ def detect_format(source: Source) -> Format:
             "Give a file, such a folder, or hub:FOLDER for data files that `datasets` reads.",
             path=source.path,
         )
+    is_text = beginning.is_file and not beginning.is_rows
+    if is_text and not read_text_start(source.path, 64):
+        raise DataError("The file is empty.", "Give a file with examples.", path=source.path)
     best = max(FORMATS.values(), key=lambda format: format.fit(beginning))
     if best.fit(beginning) is Fit.NOT:
+        if beginning.suffix in (".csv", ".tsv"):
+            raise DataError(
+                f"The table has only one column, {beginning.first_line!r}.",
+                "Give it a column of contexts and one of responses, separated by commas, "
+                "semicolons or tabs, and a first line with their names, such as context,response.",
+                path=source.path,
+            )
         raise DataError(
             "Neither its name nor its first line tells the format of the file.",
             "Name it with --format; docs/data.md lists the formats.",
@@ -251,7 +262,7 @@ def take(
 
 def no_records(source: Source, what: str) -> DataError:
     """The error of a source without a record."""
-    reasons = ", ".join(f"{count:,} {why}" for why, count in source.passed_over.items())
+    reasons = ", ".join(counted(count, why) for why, count in source.passed_over.items())
     passed = f"; passed over: {reasons}" if reasons else ""
     return DataError(
         f"The data holds no {what}{passed}.", "Give data that hold some.", path=source.path
@@ -264,4 +275,11 @@ def report(source: Source, format: Format, say: Say) -> None:
         columns = ", ".join(f"{field}={column}" for field, column in source.found.items())
         say(f"{source.path}: read as {format.name}, {columns}.")
     for reason, count in source.passed_over.items():
-        say(f"{source.path}: {count:,} {reason} passed over.")
+        first = source.first_passed.get(reason)
+        where = "" if first is None else f", the first in {first}"
+        say(f"{source.path}: {counted(count, reason)} passed over{where}.")
+
+
+def counted(count: int, reason: str) -> str:
+    """How many rows were passed over, and why; `reason` speaks of several rows."""
+    return f"{count:,} {reason.replace('rows', 'row', 1) if count == 1 else reason}"

@@ -17,7 +17,7 @@ from polyrank.data.files import (
     base_suffix,
     open_bytes,
     read_lines,
-    read_start,
+    read_text_start,
 )
 from polyrank.data.hub import is_hub, read_hub, with_class_names
 from polyrank.data.json_files import read_json_array, read_json_lines
@@ -77,12 +77,12 @@ def is_table(path: Path) -> bool:
 
 def is_json(path: Path) -> bool:
     """Whether a file begins as JSON does, whatever its name."""
-    return read_start(path, 64)[:1] in (b"{", b"[")
+    return read_text_start(path, 64)[:1] in (b"{", b"[")
 
 
 def read_objects(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
     """Yield (line, object) of JSONL, or of a JSON array of objects."""
-    if read_start(path, 64)[:1] != b"[":
+    if read_text_start(path, 64)[:1] != b"[":
         yield from read_json_lines(path)
         return
     for line, item in read_json_array(path):
@@ -118,15 +118,18 @@ def read_table(path: Path) -> Iterator[tuple[int, dict[str, str]]]:
 def read_cells(path: Path) -> Iterator[Cells]:
     """Yield the cells of a file: quoted CSV, or tabs without quoting where the first line has one.
 
+    A .csv file may be separated by tabs or semicolons, as spreadsheets write it, with quoting.
     Blank lines are passed over.
     """
     first = next((line for _, line in read_lines(path) if line.strip()), "")
-    if "\t" in first:
+    separator = separator_of(path, first) or ","
+    if separator == "\t" and base_suffix(path) != ".csv":
         for number, line in read_lines(path):
             if line.strip():
                 yield Cells(number, line.split("\t"))
         return
-    reader = csv.reader((line + "\n" for _, line in read_lines(path)), strict=True)
+    lines = (line + "\n" for _, line in read_lines(path))
+    reader = csv.reader(lines, strict=True, delimiter=separator)
     begin = 1
     try:
         for texts in reader:
@@ -139,6 +142,20 @@ def read_cells(path: Path) -> Iterator[Cells]:
             'Put cells that hold a comma, a quote or a line break in "quotes", quotes doubled; '
             "check that the file is whole.",
         ) from error
+
+
+def separator_of(path: Path, first: str) -> str | None:
+    """What separates the cells of a table with this first line; None for one column.
+
+    A semicolon counts in .csv files alone, where quoted cells do not hold more commas.
+    """
+    if "\t" in first:
+        return "\t"
+    if base_suffix(path) == ".csv":
+        bare = "".join(first.split('"')[::2])
+        if bare.count(";") > bare.count(","):
+            return ";"
+    return "," if "," in first else None
 
 
 def wrong_count(path: Path, line: int, got: int, expected: str) -> DataError:

@@ -32,6 +32,13 @@ class Source:
     """From the name of a field to the column that was found for it; a reader takes note here."""
     passed_over: Counter[str] = field(default_factory=Counter)
     """How many rows were left out, by the reason; a reader counts here."""
+    first_passed: dict[str, str] = field(default_factory=dict)
+    """The place of the first row that was left out, by the reason, where it is known."""
+
+    def pass_over(self, reason: str, place: str) -> None:
+        """Take note of a row that is left out."""
+        self.passed_over[reason] += 1
+        self.first_passed.setdefault(reason, place)
 
 
 class Identifiers:

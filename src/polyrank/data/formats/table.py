@@ -20,6 +20,7 @@ from polyrank.data.columns import (
     check_columns,
     column_of,
     couple_of,
+    folded,
     label_of,
 )
 from polyrank.data.examples import FIELDS, parse_example, read_examples
@@ -35,16 +36,23 @@ USUAL = {
     "negatives": NEGATIVES,
 }
 """The names that a column may have where it is not mapped; of other fields, their own."""
+FILL = "Fill it in, or remove the row."
 
 
 def read_table(source: Source) -> Iterator[Example]:
-    """Yield an example per row and response.
+    """Yield an example per row and response; rows of a file without one of both are counted.
 
     Raises DataError, with the place; UsageError for unknown fields.
     """
     check_columns(source.columns, FIELDS)
     identifiers = Identifiers()
     for row in read_rows(source):
+        if (empty := empty_field(row, source)) is not None:
+            field, column = empty
+            if source.rows is not None:
+                raise row.blame(f"The {field} in column {column!r} is empty.", FILL)
+            source.pass_over(f"rows with an empty {field}", row.place)
+            continue
         for example in examples_of(row, source):
             if example.id is not None:
                 identifiers.add(example.id, row.place, row.blame)
@@ -69,6 +77,16 @@ def examples_of(row: Row, source: Source) -> Iterator[Example]:
         yield example
 
 
+def empty_field(row: Row, source: Source) -> tuple[str, str | None] | None:
+    """The context or the response, whichever a row leaves empty, with its column; None for both."""
+    for field in ("context", "response"):
+        column = column_of(row, field, USUAL[field], source, needed=True)
+        value = None if column is None else row.values[column]
+        if value in (None, []) or (isinstance(value, str) and not value.strip()):
+            return field, column
+    return None
+
+
 def record_of(row: Row, source: Source) -> dict[str, Any]:
     """The fields of a row by name."""
     record: dict[str, Any] = {}
@@ -79,11 +97,8 @@ def record_of(row: Row, source: Source) -> dict[str, Any]:
         if column is None:
             continue
         value = row.values[column]
-        has_gap = field == "response" and isinstance(value, list) and "" in value
-        if needed and (value in (None, "", []) or has_gap):
-            raise row.blame(
-                f"The {field} in column {column!r} is empty.", "Fill it in, or remove the row."
-            )
+        if field == "response" and isinstance(value, list) and "" in value:
+            raise row.blame(f"The {field} in column {column!r} is empty.", FILL)
         record[field] = value
     if isinstance(record.get("negatives"), str):
         record["negatives"] = [record["negatives"]] if record["negatives"] else []
@@ -113,7 +128,8 @@ def fit_table(beginning: Beginning) -> Fit:
         is_json = beginning.is_json_lines or beginning.text.startswith("{")
         return Fit.NOT if is_json else Fit.FIELDS
     is_labelled = couple_of(names) is not None and label_of(names) is not None
-    if names & set(USUAL["context"]) and names & set(USUAL["response"]) and not is_labelled:
+    usual = set(folded(names))
+    if usual & set(USUAL["context"]) and usual & set(USUAL["response"]) and not is_labelled:
         return Fit.COMMON_COLUMNS
     is_named = beginning.suffix in (".csv", ".tsv") and beginning.has_cells
     is_table = beginning.is_rows or beginning.text.startswith("[") or is_named
