@@ -106,7 +106,7 @@ class PeerBi:
         self.model = SentenceTransformer(modules=[*modules, Pooling(384, "mean")], device="cpu")
 
     @torch.inference_mode()
-    def encode_contexts(
+    def encode_for_scoring(
         self, contexts: Sequence[Context], *, show_progress_bar: bool = False
     ) -> Tensor:
         """(B, 1, d), unit vectors."""
@@ -127,7 +127,7 @@ class PeerBi:
             )
         return vectors.float()
 
-    def score(self, contexts: Tensor, candidates: Tensor) -> Tensor:
+    def score_all(self, contexts: Tensor, candidates: Tensor) -> Tensor:
         """(B, 1, d), (N, d) → (B, N)."""
         return poly_scores(contexts, candidates, "basic")
 

@@ -16,24 +16,21 @@ again. Settings of earlier runs are not looked at: take another FOLDER for other
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-import torch
-from torch import Tensor
 from transformers.utils import logging
 
 from benchmarks.results_store import ResultsStore, table
 from benchmarks.timing import machine
-from polyrank import BiEncoder, PolyEncoder
+from polyrank import BiEncoder
 from polyrank.data.loading import load_examples, load_records
 from polyrank.evaluation.retrieval import Rankings, judge, rerank, retrieve
 from polyrank.models.checkpoint import ARCHITECTURES
 from polyrank.models.source import default_base
 from polyrank.progress import quieten_libraries
-from polyrank.records import Context, Example, RetrievalSet
+from polyrank.records import Example, RetrievalSet
 from polyrank.retrieval.bm25.index import BM25Index
 from polyrank.runtime import set_seed
 from polyrank.training.config import TrainingConfig
@@ -50,30 +47,6 @@ MODELS: dict[str, dict[str, Any]] = {
     "cross": {},
 }
 MOST_NEGATIVES = 7
-
-
-class PolyReranker:
-    """A poly-encoder that scores pairs: every text is encoded once."""
-
-    def __init__(self, model: PolyEncoder) -> None:
-        self.model = model
-
-    def score_pairs(
-        self, pairs: Sequence[tuple[Context, str]], *, show_progress_bar: bool = False
-    ) -> Tensor:
-        """The score of each pair, (n,)."""
-        contexts = {context: row for row, context in enumerate(dict.fromkeys(c for c, _ in pairs))}
-        texts = {text: row for row, text in enumerate(dict.fromkeys(text for _, text in pairs))}
-        left = self.model.encode_contexts(list(contexts), show_progress_bar=show_progress_bar)
-        right = self.model.encode_candidates(list(texts), show_progress_bar=show_progress_bar)
-        scores = [
-            self.model.score_each(
-                left[[contexts[context] for context, _ in part]],
-                right[[texts[text] for _, text in part]][:, None],
-            )[:, 0]
-            for part in (pairs[start : start + 4096] for start in range(0, len(pairs), 4096))
-        ]
-        return torch.cat(scores)
 
 
 def fresh(name: str) -> Any:
@@ -131,7 +104,6 @@ def measure(
     rankings = first_stage(stage, data, options)
     if reranker is not None:
         model = trained(reranker, options)
-        model = PolyReranker(model) if reranker == "poly" else model
         rankings = rerank(model, data, rankings, options.top, show_progress_bar=True)
     return {name: round(value, 4) for name, value in judge(rankings, data).means().items()}
 

@@ -96,7 +96,7 @@ def encode(options: argparse.Namespace) -> None:
     options.work.mkdir(parents=True, exist_ok=True)
     model = load_model(options.model)
     contexts = [example.context for example in load_examples(options.contexts)]
-    np.save(options.work / "contexts.npy", model.encode_contexts(contexts).numpy())
+    np.save(options.work / "contexts.npy", model.encode_for_scoring(contexts).numpy())
     texts = lines(options.texts)
     path, done = options.work / "candidates.npy", options.work / "encoded.txt"
     place = int(done.read_text()) if done.exists() else 0
@@ -254,13 +254,13 @@ def query(options: argparse.Namespace) -> None:
 
     def ask(model: Any, **how: Any) -> Callable[[], object]:
         def run() -> object:
-            encoded = model.encode_contexts([contexts[place[0]]])
+            encoded = model.encode_for_scoring([contexts[place[0]]])
             return engine.search(encoded, K, filter=None, **how)
 
         return run
 
     def flat_search() -> object:
-        encoded = bi.encode_contexts([contexts[place[0]]])
+        encoded = bi.encode_for_scoring([contexts[place[0]]])
         return flat.search(encoded[:, 0].numpy(), K)
 
     ways = {
@@ -269,8 +269,8 @@ def query(options: argparse.Namespace) -> None:
         "poly-64, exact": ask(poly, exact=True),
         "bi, approximate": ask(bi, exact=False),
         "poly-64, approximate": ask(poly, exact=False),
-        "bi, encode only": lambda: bi.encode_contexts([contexts[place[0]]]),
-        "poly-64, encode only": lambda: poly.encode_contexts([contexts[place[0]]]),
+        "bi, encode only": lambda: bi.encode_for_scoring([contexts[place[0]]]),
+        "poly-64, encode only": lambda: poly.encode_for_scoring([contexts[place[0]]]),
     }
     seconds: dict[str, list[float]] = {name: [] for name in ways}
     for _ in range(options.rounds):

@@ -195,7 +195,4 @@ def load_variant(variant, folder, *, dtype="float32", **settings):
 
 def scores_of(model, contexts, candidates):
     """Every context against every candidate, whichever the architecture: (B, N)."""
-    if isinstance(model, CrossEncoder):
-        pairs = [(context, candidate) for context in contexts for candidate in candidates]
-        return model.score_pairs(pairs).view(len(contexts), len(candidates))
-    return model.score(model.encode_contexts(contexts), model.encode_candidates(candidates))
+    return model.score(contexts, candidates)

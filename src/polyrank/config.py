@@ -6,6 +6,7 @@ Knows how a value is checked against a field's type; knows nothing of what the s
 from __future__ import annotations
 
 import dataclasses
+import operator
 import types
 import typing
 from collections.abc import Iterable, Mapping
@@ -159,7 +160,11 @@ def require_choice(name: str, value: str, known: Iterable[str]) -> None:
         raise UsageError(f"There is no {name} {value!r}.", nearest(str(value), known))
 
 
-def require_list(name: str, value: object) -> None:
-    """Raise UsageError for a bare text, which would be read letter by letter as a list."""
-    if isinstance(value, str):
-        raise UsageError(f"{name} must be a list, got a single text.", "Write [text].")
+def require_whole(name: str, value: Any, least: int = 1) -> int:
+    """A whole number of at least `least`. Raises UsageError."""
+    if isinstance(value, bool) or not hasattr(value, "__index__") or operator.index(value) < least:
+        raise UsageError(
+            f"{name} must be a whole number of at least {least}, got {value!r}.",
+            "Change the value.",
+        )
+    return operator.index(value)

@@ -74,7 +74,7 @@ def test_answers_are_those_of_a_search_for_the_text(ask):
     [
         (b'{"context": "a", "filter": "colour == 1"}', "The index has no field 'colour'"),
         (b'{"context": "a", "filter": "year =="}', "filter"),
-        (b'{"context": "a", "top_k": 99}', "top_k must be from 1 to the number of candidates"),
+        (b'{"context": "a", "top_k": 0}', "top_k must be a whole number of at least 1, got 0"),
         (b'{"context": "a", "top_k": true}', "line 2: top_k must be a whole number, got true"),
         (b'{"contexts": "a"}', "There is no setting 'contexts'. Did you mean 'context'?"),
         (b'{"context": [" "]}', "The context must be a text or a list of texts"),

@@ -21,7 +21,7 @@ class FakeTwoTower:
     def __init__(self) -> None:
         self.encoded: Counter[object] = Counter()
 
-    def encode_contexts(
+    def encode_for_scoring(
         self, contexts: Sequence[object], *, show_progress_bar: bool = False
     ) -> Tensor:
         self.encoded.update(map(str, contexts))
@@ -32,7 +32,7 @@ class FakeTwoTower:
         self.encoded.update(texts)
         return torch.stack([vector(text) for text in texts])
 
-    def score(self, contexts: Tensor, candidates: Tensor) -> Tensor:
+    def score_all(self, contexts: Tensor, candidates: Tensor) -> Tensor:
         return torch.einsum("bmd,nd->bmn", contexts, candidates).amax(1)
 
     def score_each(self, contexts: Tensor, candidates: Tensor) -> Tensor:

@@ -14,7 +14,6 @@ from polyrank.evaluation.pairs import (
     mean_ranks,
     measure_pairs,
     pearson,
-    score_pairs,
     spearman,
 )
 from polyrank.models.config import ClassifierConfig
@@ -67,9 +66,9 @@ def test_the_figures_of_classes_equal_those_of_scikit_learn(numbers):
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_a_pair_scores_what_it_scores_alone(variant, bert):
     model = load_variant(variant, bert)
-    found = score_pairs(model, PAIRS)
-    alone = [score_pairs(model, [pair]) for pair in PAIRS]
-    torch.testing.assert_close(found, torch.cat(alone), rtol=1e-4, atol=1e-4)
+    found = model.score_pairs([(pair.first, pair.second) for pair in PAIRS])
+    alone = [model.score_pairs((pair.first, pair.second)) for pair in PAIRS]
+    torch.testing.assert_close(found, torch.stack(alone), rtol=1e-4, atol=1e-4)
     result = evaluate_pairs(model, PAIRS)
     labels = [pair.label for pair in PAIRS]
     expected = stats.spearmanr(found.numpy(), labels).statistic

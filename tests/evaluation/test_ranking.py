@@ -39,7 +39,7 @@ def test_scores_do_not_depend_on_how_they_are_gathered(
     for example, scores in zip(examples, score_candidates(model, examples), strict=True):
         assert example.candidates is not None
         vectors = model.encode_candidates(example.candidates)
-        expected = model.score(model.encode_contexts([example.context]), vectors)[0]
+        expected = model.score_all(model.encode_for_scoring([example.context]), vectors)[0]
         torch.testing.assert_close(scores, expected)
 
 

@@ -115,11 +115,13 @@ def test_one_context_against_many_is_listwise(model):
 )
 def test_heads_have_their_shapes(settings, shape, bert):
     model = load_variant("cross", bert, **settings)
-    scores = model.score_pairs(PAIRS)
+    score = model.class_logits if settings["task"] == "classify" else model.score_pairs
+    scores = score(PAIRS)
     assert scores.shape == shape
     assert scores.dtype == torch.float32
-    assert model.score_pairs([]).shape == (0, *shape[1:])
-    assert model.score_pairs(PAIRS[:1]).shape == (1, *shape[1:])
+    assert score([]).shape == (0, *shape[1:])
+    assert score(PAIRS[:1]).shape == (1, *shape[1:])
+    assert score(PAIRS[0]).shape == shape[1:]
     ids, segments = model.encode_pairs(*map(list, zip(*PAIRS, strict=True)))
     trained = model(batches(ids, 0, segments=segments, budget=60))
     torch.testing.assert_close(trained, scores, atol=1e-5, rtol=0)
@@ -150,8 +152,12 @@ def test_dropout_works_in_training_alone(bert):
 
 def test_a_regression_ranks_and_classes_do_not(bert):
     assert len(load_variant("cross", bert, task="regress").rank(CONTEXT, TEXTS)) == len(TEXTS)
-    with pytest.raises(UsageError, match="no single score to rank by"):
-        load_variant("cross", bert, task="classify").rank(CONTEXT, TEXTS)
+    classes = load_variant("cross", bert, task="classify")
+    for call in (classes.rank, classes.score):
+        with pytest.raises(UsageError, match="no single score to a pair"):
+            call("context", TEXTS)
+    with pytest.raises(UsageError, match="no single score to a pair"):
+        classes.score_pairs(PAIRS)
 
 
 def test_every_weight_gets_a_gradient(model):
@@ -162,7 +168,7 @@ def test_every_weight_gets_a_gradient(model):
 
 
 def test_pairs_and_settings_are_checked(model, bert):
-    with pytest.raises(UsageError, match="pairs must be a list"):
+    with pytest.raises(UsageError, match="pairs must be a pair"):
         model.score_pairs("hello")
     with pytest.raises(UsageError, match="task is 'rnak'"):
         CrossEncoder.from_pretrained(bert, task="rnak")

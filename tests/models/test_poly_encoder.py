@@ -13,7 +13,7 @@ SELECTING = ["poly-first", "poly-last", "poly-last-and-first"]
 
 
 def scores_of_texts(model, contexts=TEXTS, candidates=TEXTS):
-    return model.score(model.encode_contexts(contexts), model.encode_candidates(candidates))
+    return model.score(contexts, candidates)
 
 
 @pytest.mark.parametrize("similarity", ["dot", "cosine"])
@@ -39,7 +39,7 @@ def test_one_vector_has_the_bi_encoders_gradient(attention, bert):
         settings = {} if variant == "bi" else {"num_codes": 1, "attention": attention}
         model = load_variant(variant, bert, reduction="first", shared_towers=True, **settings)
         steps = batches(model.tokenizer.contexts(TEXTS, 64), 0)
-        loss = model.score(*model(steps, steps)).logsumexp(dim=1).sum()
+        loss = model.score_all(*model(steps, steps)).logsumexp(dim=1).sum()
         parameters = dict(model.named_parameters())
         found = torch.autograd.grad(loss, parameters.values(), allow_unused=True)
         gradients.append(dict(zip(parameters, found, strict=True)))

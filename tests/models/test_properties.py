@@ -123,14 +123,17 @@ def test_equal_candidates_tie_and_the_greater_id_stands_first(model):
     assert places == list(range(places[0], places[0] + 14))
 
 
-@pytest.mark.parametrize("top_k", [0, -1, 11])
-def test_top_k_out_of_range_is_refused(model, top_k):
-    with pytest.raises(UsageError, match=f"from 1 to the number of candidates, 10, got {top_k}"):
+@pytest.mark.parametrize("top_k", [0, -1, 2.5, "3", True])
+def test_a_top_k_below_one_is_refused(model, top_k):
+    with pytest.raises(UsageError, match=f"whole number of at least 1, got {top_k!r}"):
         model.rank("hello", TEXTS, top_k=top_k)
 
 
-def test_no_candidates_and_a_bare_text_are_refused(model):
+def test_a_top_k_above_the_number_of_candidates_gives_all(model):
+    assert model.rank("hello", TEXTS, top_k=1000) == model.rank("hello", TEXTS)
+
+
+def test_no_candidates_are_refused_and_one_may_be_a_text(model):
     with pytest.raises(UsageError, match="no candidates to rank"):
         model.rank("hello", [])
-    with pytest.raises(UsageError, match="candidates must be a list"):
-        model.rank("hello", "yes")
+    assert model.rank("hello", "yes") == model.rank("hello", ["yes"])

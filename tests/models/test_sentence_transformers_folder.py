@@ -13,6 +13,7 @@ from polyrank.models.bi_encoder import BiEncoder
 from polyrank.models.checkpoint import load_model
 from polyrank.models.cross_encoder import CrossEncoder
 from polyrank.models.poly_encoder import PolyEncoder
+from polyrank.models.source import default_base
 from tiny_encoders import TEXTS, load_variant
 
 CPU = {"device": "cpu", "dtype": "float32"}
@@ -206,13 +207,42 @@ def test_the_package_encodes_alike(bert, tmp_path, mode, end):
     theirs.save(str(tmp_path / "saved"))
     ours = load_model(tmp_path / "saved", **CPU)
     expected = torch.from_numpy(theirs.encode(TEXTS))
-    for encoded in (ours.encode_candidates(TEXTS), ours.encode_contexts(TEXTS)[:, 0]):
-        cosines = torch.cosine_similarity(encoded, expected)
-        assert (1 - cosines).abs().max() <= 1e-5
-    similarities = ours.score(ours.encode_contexts(TEXTS), ours.encode_candidates(TEXTS))
+    for encode in (ours.encode_candidates, ours.encode_contexts):
+        require_alike(encode(TEXTS), expected, is_normalised=bool(end))
+        require_alike(encode(TEXTS[2]), expected[2], is_normalised=bool(end))
+    similarities = theirs.similarity(expected, expected)
+    torch.testing.assert_close(ours.score(TEXTS, TEXTS), similarities, atol=1e-5, rtol=0)
+    pairs = list(zip(TEXTS, reversed(TEXTS), strict=True))
     torch.testing.assert_close(
-        similarities * 0.05, theirs.similarity(expected, expected), atol=1e-5, rtol=0
+        ours.score_pairs(pairs),
+        theirs.similarity_pairwise(expected, expected.flip(0)),
+        atol=1e-5,
+        rtol=0,
     )
+
+
+def require_alike(ours, theirs, *, is_normalised):
+    """The same vectors; ours are of unit length where theirs are compared by cosine."""
+    cosines = torch.cosine_similarity(ours, theirs, dim=-1)
+    assert (1 - cosines).abs().max() <= 1e-5
+    if is_normalised:
+        torch.testing.assert_close(ours, theirs, atol=1e-5, rtol=0)
+
+
+def test_minilm_encodes_as_sentence_transformers_does():
+    package = pytest.importorskip("sentence_transformers")
+    try:
+        folder = default_base()
+    except ModelError as missing:
+        pytest.skip(missing.problem)
+    theirs = package.SentenceTransformer(str(folder), device="cpu", local_files_only=True)
+    ours = load_model(folder, **CPU)
+    expected = torch.from_numpy(theirs.encode(TEXTS))
+    for encode in (ours.encode_candidates, ours.encode_contexts):
+        require_alike(encode(TEXTS), expected, is_normalised=True)
+        require_alike(
+            encode(TEXTS[0]), torch.from_numpy(theirs.encode(TEXTS[0])), is_normalised=True
+        )
 
 
 def cached(monkeypatch, cache, folder, name):

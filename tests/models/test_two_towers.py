@@ -29,9 +29,8 @@ def test_the_bi_encoder_by_hand(bert):
         encoded = encode(TEXTS)
         for row, sequence in enumerate(getattr(model.tokenizer, side)(TEXTS, 64)):
             mean = outputs_of(tower, sequence).mean(axis=0)
-            expected = mean / np.linalg.norm(mean) / (0.5 if side == "contexts" else 1.0)
-            vector = encoded[row, 0] if side == "contexts" else encoded[row]
-            np.testing.assert_allclose(vector.numpy(), expected, atol=1e-5)
+            expected = mean / np.linalg.norm(mean)
+            np.testing.assert_allclose(encoded[row].numpy(), expected, atol=1e-5)
 
 
 @pytest.mark.parametrize("reduction", ["first", "mean", "mean_first", "max"])
@@ -47,15 +46,17 @@ def test_every_reduction_on_both_sides(bert, reduction):
     expected = np.stack([pick(outputs_of(model.candidate_tower, ids)) for ids in sequences])
     np.testing.assert_allclose(model.encode_candidates(TEXTS).numpy(), expected, atol=1e-4)
     expected = np.stack([pick(outputs_of(model.context_tower, ids)) for ids in sequences])
-    np.testing.assert_allclose(model.encode_contexts(TEXTS)[:, 0].numpy(), expected, atol=1e-4)
+    np.testing.assert_allclose(model.encode_contexts(TEXTS).numpy(), expected, atol=1e-4)
 
 
 @BOTH
 def test_shapes(variant, bert):
     model = load_variant(variant, bert)
-    assert model.encode_contexts(TEXTS).shape == (len(TEXTS), model.num_vectors, WIDTH)
+    inner = (WIDTH,) if variant == "bi" else (model.num_vectors, WIDTH)
+    assert model.encode_contexts(TEXTS).shape == (len(TEXTS), *inner)
+    assert model.encode_for_scoring(TEXTS).shape == (len(TEXTS), model.num_vectors, WIDTH)
     assert model.encode_candidates(TEXTS).shape == (len(TEXTS), WIDTH)
-    assert model.encode_contexts([]).shape == (0, model.num_vectors, WIDTH)
+    assert model.encode_contexts([]).shape == (0, *inner)
     assert model.encode_candidates([]).shape == (0, WIDTH)
     scores = model.score(model.encode_contexts(TEXTS[:2]), model.encode_candidates(TEXTS))
     assert scores.shape == (2, len(TEXTS))
@@ -67,7 +68,7 @@ def test_shapes(variant, bert):
 def test_a_projection_sets_the_dimension(variant, shared, bert):
     model = load_variant(variant, bert, projection=7, similarity="dot", shared_towers=shared)
     assert model.dimension == 7
-    assert model.encode_contexts(TEXTS).shape == (len(TEXTS), model.num_vectors, 7)
+    assert model.encode_for_scoring(TEXTS).shape == (len(TEXTS), model.num_vectors, 7)
     plain = load_variant(variant, bert, similarity="dot", shared_towers=shared)
     weights = {k: v for k, v in model.state_dict().items() if "projection" not in k}
     plain.load_state_dict(weights)
@@ -80,10 +81,25 @@ def test_a_projection_sets_the_dimension(variant, shared, bert):
 
 
 @BOTH
-def test_temperature_divides_the_scores_of_one_vector(variant, bert):
-    contexts = load_variant(variant, bert).encode_contexts(TEXTS)
-    warm = load_variant(variant, bert, temperature=0.05).encode_contexts(TEXTS)
-    torch.testing.assert_close(warm, contexts * 20)
+def test_the_temperature_scales_logits_and_is_in_the_vectors_of_a_poly_encoder_alone(variant, bert):
+    plain = load_variant(variant, bert)
+    cold = load_variant(variant, bert, temperature=0.05)
+    steps = batches(plain.context_ids(TEXTS), 0)
+    logits = plain(steps, steps)[0]
+    torch.testing.assert_close(cold(steps, steps)[0], logits * 20)
+    scale = 1 if variant == "bi" else 20
+    for encode in ("encode_contexts", "encode_for_scoring"):
+        expected = getattr(plain, encode)(TEXTS) * scale
+        torch.testing.assert_close(getattr(cold, encode)(TEXTS), expected)
+
+
+@pytest.mark.parametrize("similarity", ["cosine", "dot"])
+def test_the_score_of_a_bi_encoder_is_the_similarity(similarity, bert):
+    model = load_variant("bi", bert, temperature=0.05, similarity=similarity)
+    left, right = model.encode_contexts(TEXTS), model.encode_candidates(TEXTS)
+    torch.testing.assert_close(model.score(TEXTS, TEXTS), left @ right.T, atol=1e-5, rtol=1e-5)
+    if similarity == "cosine":
+        torch.testing.assert_close(left.norm(dim=1), torch.ones(len(TEXTS)))
 
 
 @BOTH
@@ -128,7 +144,7 @@ def test_both_towers_get_gradients(bert):
     model = load_variant("poly-learnt", bert, projection=6)
     contexts = batches(model.tokenizer.contexts(TEXTS, 64), 0, budget=50)
     candidates = batches(model.tokenizer.candidates(TEXTS, 64), 0, budget=50)
-    model.score(*model(contexts, candidates)).logsumexp(dim=1).sum().backward()
+    model.score_all(*model(contexts, candidates)).logsumexp(dim=1).sum().backward()
     without = [name for name, p in model.named_parameters() if p.grad is None or not p.grad.any()]
     # A key's bias adds the same to every logit of a softmax; the pooling layer is left out.
     assert all(name.endswith("key.bias") for name in without)
@@ -143,7 +159,7 @@ def test_training_and_inference_give_the_same_vectors(variant, bert):
     context_vectors, candidate_vectors = model(contexts, candidates)
     assert context_vectors.requires_grad
     torch.testing.assert_close(
-        context_vectors, model.encode_contexts(TEXTS), atol=1e-5, rtol=0, check_device=False
+        context_vectors, model.encode_for_scoring(TEXTS), atol=1e-5, rtol=0, check_device=False
     )
     torch.testing.assert_close(
         candidate_vectors, model.encode_candidates(TEXTS), atol=1e-5, rtol=0, check_device=False
@@ -168,17 +184,11 @@ def test_lengths_are_cut_to_what_the_encoder_places(bert):
 @BOTH
 def test_each_scores_its_own_candidates(variant, bert):
     model = load_variant(variant, bert)
-    contexts = model.encode_contexts(TEXTS[:2])
+    contexts = model.encode_for_scoring(TEXTS[:2])
     candidates = model.encode_candidates(TEXTS[:6])
     each = model.score_each(contexts, candidates.view(2, 3, -1))
-    whole = model.score(contexts, candidates)
+    whole = model.score_all(contexts, candidates)
     torch.testing.assert_close(each, torch.stack([whole[0, :3], whole[1, 3:]]))
-
-
-@pytest.mark.parametrize("method", ["encode_contexts", "encode_candidates"])
-def test_a_single_text_is_refused_where_a_list_belongs(method, bert):
-    with pytest.raises(UsageError, match="must be a list, got a single text"):
-        getattr(load_variant("bi", bert), method)("hello")
 
 
 @pytest.mark.parametrize(

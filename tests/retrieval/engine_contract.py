@@ -74,7 +74,7 @@ def truth(model, candidates, contexts, top_k):
     texts = [candidate.text for candidate in candidates]
     vectors = model.encode_candidates(texts)
     filling = torch.zeros(-len(texts) % 64, vectors.shape[1])
-    scores = model.score(contexts, torch.cat([vectors, filling]))[:, : len(texts)].tolist()
+    scores = model.score_all(contexts, torch.cat([vectors, filling]))[:, : len(texts)].tolist()
     ids = [candidate.id for candidate in candidates]
     return [sorted(zip(row, ids, strict=True), reverse=True)[:top_k] for row in scores]
 
@@ -108,7 +108,7 @@ class EngineContract:
         return HashModel(request.param)
 
     def search(self, engine, model, top_k, filter=None, *, contexts=None, exact=True):
-        encoded = model.encode_contexts(contexts or CONTEXTS)
+        encoded = model.encode_for_scoring(contexts or CONTEXTS)
         parsed = None if filter is None else parse_filter(filter)
         return engine.search(encoded, top_k, exact=exact, filter=parsed)
 
@@ -158,7 +158,7 @@ class EngineContract:
         assert len(engine) == len(texts) - 2
 
     def encoded(self, model):
-        return model.encode_contexts(CONTEXTS)
+        return model.encode_for_scoring(CONTEXTS)
 
     @pytest.mark.parametrize("top_k", [1, 10, 299, 300, 1000])
     def test_exact_search_equals_brute_force(self, build, model, top_k):

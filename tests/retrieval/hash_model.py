@@ -41,7 +41,7 @@ class HashModel:
         self.encoded += len(texts)
         return torch.from_numpy(np.stack([self.vector(text) for text in texts]))
 
-    def encode_contexts(self, contexts):
+    def encode_for_scoring(self, contexts):
         rows = [[self.vector(f"{i} {c}") for i in range(self.num_vectors)] for c in contexts]
         encoded = torch.from_numpy(np.array(rows))  # (B, m, d)
         if self.num_vectors > 1:
@@ -49,7 +49,7 @@ class HashModel:
             encoded[short, -1] = 0  # a context with fewer vectors
         return encoded
 
-    def score(self, contexts, candidates):
+    def score_all(self, contexts, candidates):
         return poly_scores(contexts, candidates)
 
     def save_copy(self, path):
@@ -66,7 +66,7 @@ class HashModel:
 def brute_force(model, candidates, contexts, top_k):
     """All scores at once, sorted in Python."""
     vectors = model.encode_candidates([text for _, text, *_ in candidates])
-    scores = model.score(model.encode_contexts(contexts), vectors).tolist()
+    scores = model.score_all(model.encode_for_scoring(contexts), vectors).tolist()
     ranked = [
         sorted(zip(row, candidates, strict=True), key=lambda p: (p[0], p[1][0]), reverse=True)
         for row in scores

@@ -147,14 +147,22 @@ def test_what_it_refuses(monkeypatch):
         BM25Index.build([("x", "one"), ("y", "two"), ("x", "three")])
     index = BM25Index.build(["", "…"])
     assert index.search(["a word"], top_k=2) == [[]]
-    for top_k in (0, 3):
-        with pytest.raises(UsageError, match=f"number of candidates in the index, 2, got {top_k}"):
-            index.search(["a"], top_k=top_k)
-    with pytest.raises(UsageError, match="must be a list"):
-        index.search("a")
+    with pytest.raises(UsageError, match="top_k must be a whole number of at least 1, got 0"):
+        index.search(["a"], top_k=0)
+    with pytest.raises(UsageError, match="contexts must be a text or a list"):
+        index.search(3)
     for wrong in ({"k1": -1.0}, {"b": 2.0}, {"letters": 0}, {"letters": 3, "stemmer": "english"}):
         with pytest.raises(UsageError):
             BM25Config(**wrong)
     monkeypatch.setitem(sys.modules, "bm25s", None)
     with pytest.raises(MissingExtraError, match=r'pip install "polyrank\[bm25\]"'):
         BM25Index.build(["a"])
+
+
+def test_one_text_and_one_pair_give_one_result():
+    index = BM25Index.build(["a red disk", "a blue disk", "nothing"])
+    found = index.search(["red disk", "blue"], top_k=1000)
+    assert index.search("red disk", top_k=1000) == found[0]
+    assert index.search("red disk").report == found.reports[0]
+    scores = index.score_pairs([("red disk", "a red disk"), ("blue", "a red disk")])
+    assert torch.equal(index.score_pairs(("red disk", "a red disk")), scores[0])

@@ -40,7 +40,7 @@ class Structured(EngineContract):
             folder = tmp_path / "index"
 
             def sample(_):
-                return model.encode_contexts(CONTEXTS)
+                return model.encode_for_scoring(CONTEXTS)
 
             build_folder(
                 model,

@@ -65,7 +65,7 @@ def address(engine):
 
 
 def search(engine, model, top_k=5, **options):
-    encoded = model.encode_contexts(CONTEXTS)
+    encoded = model.encode_for_scoring(CONTEXTS)
     return engine.search(encoded, top_k, **{"exact": True, "filter": None, **options})
 
 
@@ -76,7 +76,7 @@ def test_under_flat_searches_alone_certify(make, num_vectors):
     candidates = some(3000)
     engine.add(candidates, model.encode_candidates, replace=False)
     found = search(engine, model)
-    require_equal(found, truth(model, candidates, model.encode_contexts(CONTEXTS), 5))
+    require_equal(found, truth(model, candidates, model.encode_for_scoring(CONTEXTS), 5))
     for each in found:
         assert each.report.strategy == "searches"
         assert 5 <= each.report.num_scored < 3000
@@ -93,7 +93,7 @@ def test_searches_are_widened_until_they_certify(make, monkeypatch):
     engine = make()
     candidates = some(1500)
     engine.add(candidates, model.encode_candidates, replace=False)
-    encoded = model.encode_contexts(CONTEXTS) / 8  # so that attention is spread out
+    encoded = model.encode_for_scoring(CONTEXTS) / 8  # so that attention is spread out
     found = engine.search(encoded, 2, exact=True, filter=None)
     require_equal(found, truth(model, candidates, encoded, 2))
     assert {each.report.strategy for each in found} == {"searches"}
@@ -107,7 +107,7 @@ def test_where_searches_cannot_certify_everything_is_scanned(make, monkeypatch):
     engine.add(candidates, model.encode_candidates, replace=False)
     monkeypatch.setattr(search_module, "MOST_HITS", 100)
     found = search(engine, model, 5)
-    require_equal(found, truth(model, candidates, model.encode_contexts(CONTEXTS), 5))
+    require_equal(found, truth(model, candidates, model.encode_for_scoring(CONTEXTS), 5))
     for each in found:
         assert (each.report.strategy, each.report.num_scored) == ("scan", 1500)
 
@@ -124,7 +124,7 @@ def test_every_index_type_is_made_and_searched(make, index_type):
     made_with = engine._collection.index().get("params", {})
     assert set(made_with) == set(INDEX_TYPES[index_type])
     found = search(engine, model, 5)
-    require_equal(found, truth(model, candidates, model.encode_contexts(CONTEXTS), 5))
+    require_equal(found, truth(model, candidates, model.encode_for_scoring(CONTEXTS), 5))
     right = [{hit.id for hit in each.hits} for each in found]
     near = search(engine, model, 5, exact=False)
     assert {each.report.strategy for each in near} == {"approximate"}
@@ -304,7 +304,7 @@ def test_requests_stay_below_their_limits(make, monkeypatch):
     engine.add(candidates, model.encode_candidates, replace=False)
     assert {candidate.id for candidate in engine} == {candidate.id for candidate in candidates}
     found = search(engine, model, 7)
-    require_equal(found, truth(model, candidates, model.encode_contexts(CONTEXTS), 7))
+    require_equal(found, truth(model, candidates, model.encode_for_scoring(CONTEXTS), 7))
     assert engine.delete([candidate.id for candidate in candidates]) == 400
     assert len(engine) == 0
     assert [each.hits for each in search(engine, model, 7)] == [[], [], []]
@@ -352,7 +352,7 @@ def test_a_write_that_fails_takes_back_what_was_replaced(make, monkeypatch):
     engine = make()
     candidates = some(10)
     engine.add(candidates, model.encode_candidates, replace=False)
-    before = engine.search(model.encode_contexts(CONTEXTS), 10, exact=True, filter=None)
+    before = engine.search(model.encode_for_scoring(CONTEXTS), 10, exact=True, filter=None)
     plain = Collection.write
     calls = []
 

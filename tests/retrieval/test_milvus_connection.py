@@ -54,7 +54,7 @@ def numbered(count, start=0):
 
 
 def search(engine, top_k=3):
-    return engine.search(MODEL.encode_contexts(["x"]), top_k, exact=True, filter=None)
+    return engine.search(MODEL.encode_for_scoring(["x"]), top_k, exact=True, filter=None)
 
 
 @pytest.fixture(scope="module")

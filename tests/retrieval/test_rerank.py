@@ -92,7 +92,7 @@ def test_a_real_cross_encoder(bert):
         contexts, top_k=4
     )
     for context, hits, retrieved in zip(contexts, found, found.retrieved, strict=True):
-        scores = reranker.score(context, [hit.text for hit in retrieved]).tolist()
+        scores = reranker.score([context], [hit.text for hit in retrieved])[0].tolist()
         ranked = sorted(zip(scores, (hit.id for hit in retrieved), strict=True), reverse=True)[:4]
         assert [hit.id for hit in hits] == [identifier for _, identifier in ranked]
         assert [hit.score for hit in hits] == pytest.approx([s for s, _ in ranked], abs=1e-5)
@@ -121,7 +121,7 @@ def test_equal_texts_are_scored_once_and_tie_by_the_larger_id():
 
 
 @pytest.mark.parametrize(
-    ("num_candidates", "top_k", "count"), [(12, 5, 12), (5, 12, 12), (100, 5, 40), (1, 40, 40)]
+    ("num_candidates", "top_k", "count"), [(12, 5, 12), (5, 12, 12), (100, 5, 100), (1, 40, 40)]
 )
 def test_how_many_are_retrieved(num_candidates, top_k, count):
     index = BruteIndex(numbered(40))
@@ -162,8 +162,15 @@ def test_on_an_index_folder(tmp_path):
     for wrong in ("yaer < 2060", "year <"):
         with pytest.raises(UsageError):
             few.search(CONTEXTS, 4, filter=wrong)
-    with pytest.raises(UsageError, match="contexts must be a list"):
-        few.search("text", 4)
+    hits = few.search(CONTEXTS[0], 4)
+    assert hits == few.search(CONTEXTS, 4)[0]
+    assert hits.retrieved == index.search(CONTEXTS[0], 6)
+    assert hits.report == hits.retrieved.report
+    assert len(few.search("text", 1000)) == 90
+    with pytest.raises(
+        UsageError, match=r"contexts\[0\] must be a text or a list of turns, got int"
+    ):
+        few.search([1], 4)
 
 
 def test_no_contexts():
@@ -193,11 +200,10 @@ def test_what_cannot_rerank_is_refused(reranker, message):
 
 def test_numbers_out_of_range_are_refused():
     index = BruteIndex(numbered(4))
-    with pytest.raises(UsageError, match="num_candidates must be at least 1, got 0"):
+    with pytest.raises(UsageError, match="num_candidates must be a whole number of at least 1"):
         RetrieveRerank(index, HashCross(), num_candidates=0)
-    for top_k in (0, 5):
-        with pytest.raises(UsageError, match=f"top_k must be from 1 to .* 4, got {top_k}"):
-            RetrieveRerank(index, HashCross()).search(["a"], top_k)
+    with pytest.raises(UsageError, match="top_k must be a whole number of at least 1, got 0"):
+        RetrieveRerank(index, HashCross()).search(["a"], 0)
     assert index.asked is None
 
 

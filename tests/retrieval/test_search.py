@@ -55,7 +55,7 @@ def test_search_equals_brute_force(
             block_rows=block_rows,
             shard_rows=block_rows * blocks_a_shard,
         )
-        encoded = model.encode_contexts(CONTEXTS)
+        encoded = model.encode_for_scoring(CONTEXTS)
         ranked, how = search_exact(encoded, "basic", index.engine.cache, top_k, strategy=strategy)
         assert how == strategy
         padded = [*candidates, *((f"~{i}", "") for i in range(-len(candidates) % 64))]
@@ -93,7 +93,7 @@ def test_ties_go_to_the_larger_id_across_blocks_and_at_the_last_place(tmp_path, 
     model = HashModel()
     candidates = [(str(i), "the same") for i in range(150)]
     index = build(model, candidates, tmp_path, block_rows=16, shard_rows=32)
-    encoded = model.encode_contexts(["x"])
+    encoded = model.encode_for_scoring(["x"])
     expected = sorted((identifier for identifier, _ in candidates), reverse=True)
     for top_k in (1, 7, 149, 150):
         for block_rows in (1, 13, 64, 4096):
@@ -116,24 +116,38 @@ def test_equal_candidates_score_equally_wherever_they_lie(tmp_path, num_vectors)
         assert len({hit.score for hit in row if hit.id.startswith("same")}) == 1
 
 
-@pytest.mark.parametrize("top_k", [0, -1, 4])
-def test_top_k_outside_the_index_is_refused(tmp_path, top_k):
+@pytest.mark.parametrize("top_k", [0, -1, 1.5])
+def test_a_top_k_below_one_is_refused(tmp_path, top_k):
     index = build(HashModel(), numbered(3), tmp_path)
-    with pytest.raises(UsageError, match=f"the index, 3, got {top_k}"):
+    with pytest.raises(UsageError, match=f"whole number of at least 1, got {top_k}"):
         index.search(["x"], top_k)
 
 
-def test_no_contexts_no_hits_and_a_bare_text_is_refused(tmp_path):
+def test_a_top_k_above_the_number_of_candidates_gives_all(tmp_path):
     index = build(HashModel(), numbered(3), tmp_path)
+    [hits] = index.search(["x"], 10**9)
+    assert len(hits) == 3
+    assert index.search(["x"]) == [hits]
+    index.delete(["id0", "id1", "id2"])
+    assert index.search(["x"]) == [[]]
+
+
+def test_one_text_gives_its_hits_and_no_contexts_none(tmp_path):
+    index = build(HashModel(), numbered(30), tmp_path)
     assert index.search([], 2) == []
-    with pytest.raises(UsageError, match="must be a list"):
-        index.search("text", 2)
+    found = index.search(["text", "other"], 4)
+    hits = index.search("text", 4)
+    assert hits == found[0]
+    assert hits.report == found[0].report == found.reports[0]
+    assert hits.report.num_candidates == 30
+    with pytest.raises(UsageError, match="contexts must be a text or a list"):
+        index.search(None)
 
 
 def test_scores_that_are_not_numbers_are_an_error(tmp_path):
     model = HashModel()
     index = build(model, numbered(3), tmp_path)
-    model.encode_contexts = lambda contexts: torch.full((len(contexts), 1, 8), torch.nan)
+    model.encode_for_scoring = lambda contexts: torch.full((len(contexts), 1, 8), torch.nan)
     with pytest.raises(ModelError, match="not numbers"):
         index.search(["x"], 2)
 
@@ -152,7 +166,7 @@ def test_groups_of_contexts_are_even_and_complete(count, num_vectors):
 def test_every_strategy_gives_the_same_and_says_what_it_did(tmp_path, storage, num_vectors):
     model = HashModel(num_vectors, dimension=32)
     index = Index.build(model, numbered(3000), tmp_path / "index", storage=storage)
-    cache, encoded = index.engine.cache, model.encode_contexts(CONTEXTS)
+    cache, encoded = index.engine.cache, model.encode_for_scoring(CONTEXTS)
     results = [search_exact(encoded, "basic", cache, 10, strategy=each)[0] for each in STRATEGIES]
     for other in results[1:]:
         for ours, theirs in zip(results[0], other, strict=True):

@@ -80,7 +80,7 @@ def test_scores_are_the_formula_on_the_stored_vectors(storage, count, block_rows
             else:
                 torch.testing.assert_close(rows.errors, errors)
         assert covered == list(range(start, count))
-        contexts = model.encode_contexts(["a", "b"])
+        contexts = model.encode_for_scoring(["a", "b"])
         scores = poly_scores(contexts, expected)
         (first, second) = index.search(["a", "b"], count)
         for hits, row in ((first, scores[0]), (second, scores[1])):

@@ -83,7 +83,7 @@ def test_the_budget_changes_neither_loss_nor_gradient(variant, bert):
     for budget in (16, 4096):
         step = InBatchCollator(model, budget)(numbered(WITH_NEGATIVES))
         contexts, candidates = model(step["contexts"], step["candidates"])
-        scores = model.score(contexts, candidates[step["identities"]])
+        scores = model.score_all(contexts, candidates[step["identities"]])
         loss = in_batch_softmax(scores, step["identities"])
         model.zero_grad()
         loss.backward()
@@ -104,7 +104,7 @@ def test_the_budget_changes_neither_loss_nor_gradient(variant, bert):
 def test_scores_of_a_step_are_those_of_its_texts(bi):
     step = InBatchCollator(bi, 60)(numbered(WITH_NEGATIVES))
     contexts, candidates = bi(step["contexts"], step["candidates"])
-    scores = bi.score(contexts, candidates[step["identities"]])
+    scores = bi.score_all(contexts, candidates[step["identities"]])
     texts = [example.response for example in WITH_NEGATIVES] + ["no", "no sound", "yes"]
     expected = bi.score(
         bi.encode_contexts([example.context for example in WITH_NEGATIVES]),

@@ -341,7 +341,7 @@ def test_it_resumes_after_an_interruption(bi, tmp_path, monkeypatch):
     whole = tmp_path / "whole.jsonl"
     config = NegativesConfig(num_negatives=2)
     expected = mine(pool, model_method(bi), whole, config, block_size=8)
-    encode, blocks = bi.encode_contexts, []
+    encode, blocks = bi.encode_for_scoring, []
 
     def interrupted(contexts):
         blocks.append(contexts)
@@ -352,7 +352,7 @@ def test_it_resumes_after_an_interruption(bi, tmp_path, monkeypatch):
     output = tmp_path / "out.jsonl"
     output.write_text("what stood here\n")
     with monkeypatch.context() as patch:
-        patch.setattr(bi, "encode_contexts", interrupted)
+        patch.setattr(bi, "encode_for_scoring", interrupted)
         with pytest.raises(KeyboardInterrupt):
             mine(pool, model_method(bi), output, config, block_size=8)
     assert output.read_text() == "what stood here\n"

@@ -80,9 +80,8 @@ def test_similarities_are_scores_times_the_temperature(variant, bert):
     module.float()
     loss, _ = run_step(module, collator, dataset)
     model = module.model.eval()
-    contexts = model.encode_contexts([pair.first for pair in GRADED])
-    candidates = model.encode_candidates([pair.second for pair in GRADED])
-    similarities = 0.05 * model.score_each(contexts, candidates[:, None, :])[:, 0]
+    scale = 1 if variant == "bi" else 0.05
+    similarities = scale * model.score_pairs([(pair.first, pair.second) for pair in GRADED])
     assert similarities.abs().max() <= 1.001
     labels = torch.tensor([pair.label for pair in GRADED])
     torch.testing.assert_close(loss, regression(similarities, labels), rtol=0, atol=1e-5)
@@ -95,9 +94,7 @@ def test_the_teachers_candidates_are_scored_in_their_order(bert):
     total = 0.0
     for example in EXAMPLES:
         texts = [example.response, *example.negatives]
-        scores = model.score(
-            model.encode_contexts([example.context]), model.encode_candidates(texts)
-        )
+        scores = model.score([example.context], texts)
         there = torch.ones_like(scores, dtype=torch.bool)
         total += kl_divergence(scores, torch.tensor([example.scores]), there, 2.0)
     torch.testing.assert_close(loss, total / len(EXAMPLES), rtol=1e-4, atol=1e-4)

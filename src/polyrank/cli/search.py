@@ -142,7 +142,7 @@ class Searcher:
         contexts = [question.context for question in questions]
         asked, options = questions[0], self.options
         top_k = options.top_k if asked.top_k is None else asked.top_k
-        top_k = min(DEFAULT_TOP_K, len(self.index)) if top_k is None else top_k
+        top_k = DEFAULT_TOP_K if top_k is None else top_k
         exact = options.exact if asked.exact is None else asked.exact
         filter = options.filter if asked.filter is None else asked.filter
         if self.pipeline is None:

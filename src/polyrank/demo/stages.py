@@ -25,7 +25,8 @@ from polyrank.jobs import Results
 from polyrank.models.checkpoint import ARCHITECTURES, load_model
 from polyrank.models.source import default_base
 from polyrank.progress import Say
-from polyrank.records import Candidate, Example, Hit
+from polyrank.records import Candidate, Example
+from polyrank.retrieval.engine import SearchResults
 from polyrank.retrieval.index import Index
 from polyrank.runtime import set_seed
 from polyrank.storage import write_text
@@ -200,6 +201,6 @@ def build_index(model: Path, device: str, data: DemoData, folder: Path) -> Index
     return Index.build(loaded, data.passages, folder)
 
 
-def answer(index: Index, questions: list[Any]) -> list[list[Hit]]:
+def answer(index: Index, questions: list[Any]) -> SearchResults:
     """The best three passages for each question."""
-    return index.search(questions, top_k=min(3, len(index)))
+    return index.search(questions, top_k=3)

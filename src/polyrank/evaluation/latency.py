@@ -161,15 +161,17 @@ def vector_asker(
     device = searchable.device if searchable is not None and on_gpu else torch.device("cpu")
     if size <= SCORED_WHOLE or searchable is None:
         cached = repeated.to(device)
-        return lambda context: model.score(
-            model.encode_contexts([context]).to(device), cached
+        return lambda context: model.score_all(
+            model.encode_for_scoring([context]).to(device), cached
         ).cpu()
     attention = searchable.attention
     if on_gpu:
         cached = spread(repeated).to(device)
-        return lambda context: top_k(model.encode_contexts([context]), cached, SEARCHED, attention)
+        return lambda context: top_k(
+            model.encode_for_scoring([context]), cached, SEARCHED, attention
+        )
     search = VectorSearch(spread(repeated), attention)
-    return lambda context: search.best(model.encode_contexts([context]), SEARCHED)
+    return lambda context: search.best(model.encode_for_scoring([context]), SEARCHED)
 
 
 def spread(vectors: Tensor) -> Tensor:

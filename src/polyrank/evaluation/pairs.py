@@ -19,10 +19,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from polyrank.errors import DataError, ModelError, UsageError
 from polyrank.evaluation.metric_names import PAIR_LABELS
-from polyrank.evaluation.ranking import Ranker, TwoTowerRanker
-from polyrank.records import Context, LabelledPair
+from polyrank.evaluation.ranking import TwoTowerRanker
+from polyrank.records import LabelledPair
 
-AT_ONCE = 4096
 SCORE_FIGURES = ("spearman", "pearson")
 CLASS_FIGURES = ("accuracy", "macro_f1")
 
@@ -210,31 +209,6 @@ def shown_classes(pairs: Sequence[LabelledPair]) -> str:
     return ", ".join([*first, "…"] if len(names) > len(first) else first)
 
 
-@torch.inference_mode()
-def score_pairs(model: Ranker, pairs: Sequence[LabelledPair]) -> torch.Tensor:
-    """The model's score of each pair, (n,), on the CPU.
-
-    A text that stands in several pairs is encoded once for each side.
-    """
-    if not isinstance(model, TwoTowerRanker):
-        return model.score_pairs([(pair.first, pair.second) for pair in pairs]).float().cpu()
-    firsts: dict[Context, int] = {}
-    seconds: dict[str, int] = {}
-    for pair in pairs:
-        firsts.setdefault(pair.first, len(firsts))
-        seconds.setdefault(pair.second, len(seconds))
-    contexts = model.encode_contexts(list(firsts))  # (B, m, d)
-    candidates = model.encode_candidates(list(seconds))  # (N, d)
-    scores = [
-        model.score_each(
-            contexts[[firsts[pair.first] for pair in part]],
-            candidates[[seconds[pair.second] for pair in part]][:, None],
-        )[:, 0]
-        for part in (pairs[start : start + AT_ONCE] for start in range(0, len(pairs), AT_ONCE))
-    ]
-    return torch.cat(scores).float().cpu()
-
-
 def measure_pairs(model: Any, pairs: Sequence[LabelledPair]) -> PairResults:
     """The model's scores or classes of labelled pairs, beside their labels.
 
@@ -244,7 +218,8 @@ def measure_pairs(model: Any, pairs: Sequence[LabelledPair]) -> PairResults:
     classes = classes_of(model, pairs)
     ids = tuple(f"pair {row}" if pair.id is None else pair.id for row, pair in enumerate(pairs, 1))
     if classes is None:
-        scores = finite(score_pairs(model, pairs)).double().numpy()
+        texts = [(pair.first, pair.second) for pair in pairs]
+        scores = finite(model.score_pairs(texts).float().cpu()).double().numpy()
         labels = np.array([pair.label for pair in pairs], dtype=np.float64)
         return PairResults(ids=ids, gold=labels, predicted=scores)
     labels = class_numbers(pairs, classes)

@@ -35,7 +35,7 @@ GATHERED_NUMBERS = 1 << 24
 class TwoTowerRanker(Protocol):
     """A bi-encoder or a poly-encoder: candidates have vectors of their own."""
 
-    def encode_contexts(
+    def encode_for_scoring(
         self, contexts: Sequence[Context], *, show_progress_bar: bool = False
     ) -> Tensor:
         """(B, m, d)."""
@@ -45,7 +45,7 @@ class TwoTowerRanker(Protocol):
         """(N, d)."""
         ...
 
-    def score(self, contexts: Tensor, candidates: Tensor) -> Tensor:
+    def score_all(self, contexts: Tensor, candidates: Tensor) -> Tensor:
         """(B, m, d), (N, d) → (B, N)."""
         ...
 
@@ -250,7 +250,7 @@ def score_vectors(
     """The scores of a two-tower model: encode what differs, then gather and score."""
     unique_contexts, context_places = deduplicate(contexts)
     unique_texts, text_places = deduplicate(text for texts in candidates for text in texts)
-    context_vectors = model.encode_contexts(
+    context_vectors = model.encode_for_scoring(
         unique_contexts, show_progress_bar=show_progress_bar
     )  # (·, m, d)
     candidate_vectors = model.encode_candidates(

@@ -115,7 +115,7 @@ def search_vectors(
     vectors = model.encode_candidates(
         [each.text for each in ordered], show_progress_bar=show_progress_bar
     )
-    encoded = model.encode_contexts(contexts, show_progress_bar=show_progress_bar)
+    encoded = model.encode_for_scoring(contexts, show_progress_bar=show_progress_bar)
     if not bool(vectors.isfinite().all()):
         raise not_numbers("The vectors of the corpus")
     if model.device.type == "cuda":

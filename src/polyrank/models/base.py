@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, cast
 import torch
 from torch import Tensor, nn
 
-from polyrank.config import to_mapping
+from polyrank.config import require_whole, to_mapping
 from polyrank.errors import UsageError
+from polyrank.models.answers import Answering
 from polyrank.models.backbone import Backbone
 from polyrank.models.config import UNSTATED, ClassifierConfig
 from polyrank.models.folder import Description, write_folder
@@ -23,7 +24,7 @@ from polyrank.models.inference import inference_copy, optimizer_steps
 from polyrank.models.loading import load
 from polyrank.models.source import local_folder
 from polyrank.progress import bar
-from polyrank.records import Context, Hit
+from polyrank.records import Context
 from polyrank.runtime import resolve_device, resolve_dtype
 from polyrank.tokens.batching import Batch, collate, planned
 from polyrank.tokens.tokenizer import TextTokenizer
@@ -36,7 +37,7 @@ CLASSIFIER = "classifier"
 """The submodule that tells classes beside the scores."""
 
 
-class Model(nn.Module):
+class Model(Answering):
     """Base of the three architectures.
 
     Parameters are float32, ready to train; inference runs in `compute_dtype` on copies that are
@@ -127,17 +128,6 @@ class Model(nn.Module):
         stated = dict(one for one in settings if one not in UNSTATED.items())
         return {"architecture": self.config.architecture, **stated}
 
-    @property
-    def classifier_config(self) -> ClassifierConfig | None:
-        """What is known of the classes; None for a model without a classifier."""
-        return None
-
-    @property
-    def classes(self) -> tuple[str, ...] | None:
-        """The names of the L classes, in the order of the logits; None without a classifier."""
-        known = self.classifier_config
-        return None if known is None else known.classes
-
     def take_classifier(self, config: ClassifierConfig) -> None:
         """Become a model that tells these classes. Raises UsageError where it cannot."""
         raise UsageError(
@@ -147,40 +137,6 @@ class Model(nn.Module):
 
     def drop_classifier(self) -> None:
         """Forget a classifier beside the scores: other training of the encoders outdates it."""
-
-    def class_logits(
-        self, pairs: Sequence[tuple[Context, str]], *, show_progress_bar: bool = False
-    ) -> Tensor:
-        """The logits of the classes of each pair of texts: (n, L), float32, on the CPU.
-
-        Raises UsageError for a model without a classifier.
-        """
-        raise UsageError(
-            "The model has no classifier, so it cannot tell classes.",
-            "Train one of the architecture bi or cross on labelled pairs with classes.",
-        )
-
-    def class_probabilities(
-        self, pairs: Sequence[tuple[Context, str]], *, show_progress_bar: bool = False
-    ) -> Tensor:
-        """The probability of each of the `classes`, for each pair of texts: (n, L), float32.
-
-        Raises UsageError for a model without a classifier.
-        """
-        return self.class_logits(pairs, show_progress_bar=show_progress_bar).softmax(dim=1)
-
-    def classify(
-        self, pairs: Sequence[tuple[Context, str]], *, show_progress_bar: bool = False
-    ) -> list[str]:
-        """The name of the most probable class of each pair of texts, (n,).
-
-        Raises UsageError for a model without a classifier.
-        """
-        places = (
-            self.class_logits(pairs, show_progress_bar=show_progress_bar).argmax(dim=1).tolist()
-        )
-        names = self.classes or ()
-        return [names[place] for place in places]
 
     def weights_state(self) -> int:
         """A number that changes whenever a parameter is written."""
@@ -205,9 +161,14 @@ class Model(nn.Module):
         segments: Sequence[Sequence[int]] | None = None,
         *,
         description: str | None = None,
+        batch_size: int | None = None,
     ) -> Iterator[tuple[Tensor, Batch]]:
-        """Yield (rows, batch) over all sequences, batched by tokens, where the model computes."""
-        groups = planned(sequences, self.tokenizer.padding, self.batch_tokens)
+        """Yield (rows, batch) over all sequences, where the model computes.
+
+        A batch has `batch_size` rows or, without one, `batch_tokens` padded tokens.
+        """
+        size = None if batch_size is None else require_whole("batch_size", batch_size)
+        groups = planned(sequences, self.tokenizer.padding, self.batch_tokens, size)
         with bar(description, total=len(sequences)) as advance:
             for rows in groups:
                 batch = collate(sequences, rows, self.tokenizer.padding, segments)
@@ -305,19 +266,3 @@ def digest_of_weights(identity: Mapping[str, Any], weights: Mapping[str, Tensor]
         digest.update(f"{name}{tuple(tensor.shape)}".encode())
         digest.update(tensor.detach().cpu().reshape(-1).view(torch.uint8).numpy().data)
     return digest.hexdigest()
-
-
-def hits(scores: Tensor, candidates: Sequence[str], top_k: int | None) -> list[Hit]:
-    """Scores (N,) to the best `top_k` hits; ties by the place, the later first."""
-    count = len(candidates)
-    if count == 0:
-        raise UsageError("There are no candidates to rank.", "Give at least one text.")
-    top_k = count if top_k is None else top_k
-    if not 1 <= top_k <= count:
-        raise UsageError(
-            f"top_k must be from 1 to the number of candidates, {count}, got {top_k}.",
-            "Ask for fewer, or leave top_k out.",
-        )
-    values = scores.tolist()
-    order = sorted(range(count), key=lambda i: (values[i], str(i)), reverse=True)
-    return [Hit(str(i), values[i], candidates[i]) for i in order[:top_k]]

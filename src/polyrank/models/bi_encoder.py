@@ -2,33 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Sequence
-from typing import TypeVar
+from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
 
+from polyrank.models.answers import key_of
 from polyrank.models.backbone import Backbone
 from polyrank.models.config import BiEncoderConfig, ClassifierConfig
 from polyrank.models.heads import PairClassifier
+from polyrank.models.inputs import Pair
 from polyrank.models.pooling import reduce
-from polyrank.models.two_tower import TwoTower
-from polyrank.records import Context
+from polyrank.models.two_tower import TwoTower, different
 from polyrank.tokens.tokenizer import TextTokenizer
 
 AT_ONCE = 4096
 """The vectors of this many pairs are classified at once."""
-T = TypeVar("T", bound=Hashable)
 
 
 class BiEncoder(TwoTower):
-    """Encodes both sides apart; the score is their inner product or scaled cosine.
+    """Encodes both sides apart; the score is the cosine or the inner product of their vectors.
 
     One that was trained on classes keeps its `classifier`, which sees the two vectors of a pair
     before normalisation and temperature. It changes no vector and no score.
     """
 
     architecture = "bi"
+    has_many_vectors = False
 
     def __init__(
         self, backbone: Backbone, tokenizer: TextTokenizer, config: BiEncoderConfig
@@ -56,32 +57,18 @@ class BiEncoder(TwoTower):
         """Forget the classifier."""
         self.classifier = None
 
-    def class_logits(
-        self, pairs: Sequence[tuple[Context, str]], *, show_progress_bar: bool = False
-    ) -> Tensor:
-        """The logits of the classes of each pair of texts: (n, L), float32, on the CPU.
-
-        Every different text is encoded once for each side. Raises UsageError without a classifier.
-        """
-        if self.classifier is None:
-            return super().class_logits(pairs, show_progress_bar=show_progress_bar)
-        firsts, first_places = different(
-            context if isinstance(context, str) else tuple(context) for context, _ in pairs
-        )
+    def logits_of_pairs(self, pairs: Sequence[Pair], **options: Any) -> Tensor:
+        """The logits of the classes of each pair: (n, L). Every text is encoded once a side."""
+        classifier = self.classifier
+        assert classifier is not None
+        firsts, first_places = different(key_of(context) for context, _ in pairs)
         seconds, second_places = different(text for _, text in pairs)
-        u = self.context_outputs(firsts, self.project_contexts, show_progress_bar)[:, 0]  # (·, d)
-        v = self.candidate_outputs(seconds, self.project_candidates, show_progress_bar)  # (·, d)
+        u = self.context_outputs(firsts, self.project_contexts, **options)[:, 0]  # (·, d)
+        v = self.candidate_outputs(seconds, self.project_candidates, **options)  # (·, d)
         logits = []
         with torch.inference_mode():
             for start in range(0, len(pairs), AT_ONCE):
                 left = u[first_places[start:][:AT_ONCE]].to(self.device)
                 right = v[second_places[start:][:AT_ONCE]].to(self.device)
-                logits.append(self.classifier(left, right).cpu())
-        return torch.cat(logits) if logits else torch.zeros(0, len(self.classifier.config.classes))
-
-
-def different(texts: Iterable[T]) -> tuple[list[T], list[int]]:
-    """The different texts in their order, and the place of each text among them."""
-    places: dict[T, int] = {}
-    found = [places.setdefault(text, len(places)) for text in texts]
-    return list(places), found
+                logits.append(classifier(left, right).cpu())
+        return torch.cat(logits) if logits else torch.zeros(0, len(classifier.config.classes))

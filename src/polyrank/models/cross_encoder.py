@@ -12,15 +12,22 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from polyrank.config import require_list
 from polyrank.errors import UsageError
 from polyrank.models.backbone import Backbone
-from polyrank.models.base import Model, hits
+from polyrank.models.base import Model
 from polyrank.models.config import ClassifierConfig, CrossEncoderConfig
 from polyrank.models.heads import DenseHead, PoolerHead, ScoreHead
+from polyrank.models.inputs import (
+    Candidates,
+    Contexts,
+    Pair,
+    as_candidates,
+    as_contexts,
+    is_vectors,
+)
 from polyrank.models.interaction import InteractionHead, read_side_by_side, sides_of
 from polyrank.models.pooling import reduce
-from polyrank.records import Context, Hit
+from polyrank.records import Context
 from polyrank.tokens.batching import Batch, in_order, mask_of
 from polyrank.tokens.tokenizer import TextTokenizer, cut, side_of
 
@@ -125,56 +132,85 @@ class CrossEncoder(Model):
         modules = self.tower, self.candidate_tower, self.head
         return in_order([self.read(*modules, batch) for batch in pairs], pairs)
 
-    def score_pairs(
-        self, pairs: Sequence[tuple[Context, str]], *, show_progress_bar: bool = False
+    def score(
+        self,
+        contexts: Contexts,
+        candidates: Candidates,
+        *,
+        batch_size: int | None = None,
+        show_progress_bar: bool = False,
     ) -> Tensor:
-        """The score of each (context, candidate): (n,), float32; logits (n, L) for classes."""
-        require_list("pairs", pairs)
-        head = self.for_inference("head", dtype=torch.float32)
-        names = ["tower"] if self.candidate_tower is None else ["tower", "candidate_tower"]
-        towers: list[Any] = [self.for_inference(name) for name in names]
-        tower, second = towers[0], towers[1] if len(towers) > 1 else None
-        ids, segments = self.encode_pairs([pair[0] for pair in pairs], [pair[1] for pair in pairs])
-        classes = (self.config.num_labels,) if self.config.task == "classify" else ()
-        scores = torch.zeros(len(ids), *classes)
-        described = "Scoring pairs" if show_progress_bar else None
-        with torch.inference_mode():
-            for rows, batch in self.batched(ids, segments, description=described):
-                scores[rows.cpu()] = self.read(tower, second, head, batch).cpu()
-        return scores
+        """Every context against every candidate, each pair read at once.
 
-    def class_logits(
-        self, pairs: Sequence[tuple[Context, str]], *, show_progress_bar: bool = False
-    ) -> Tensor:
-        """The logits of the classes of each pair of texts: (n, L), float32, on the CPU.
+        Args:
+            contexts: One text, or a list of contexts: texts, and dialogues as lists of turns,
+                oldest first.
+            candidates: One text, or a list of texts.
+            batch_size: Pairs in one batch. By default, batches are cut by `batch_tokens`.
+            show_progress_bar: Show a progress bar on a terminal.
 
-        Raises UsageError for a cross-encoder with another task.
+        Returns:
+            float32, (B, N), on the CPU; (N,) for one context, (B,) for one candidate, () for one
+            of each.
+
+        Raises:
+            UsageError: What is given is not texts, or the model gives classes instead of scores.
         """
+        for name, given in (("contexts", contexts), ("candidates", candidates)):
+            if is_vectors(given):
+                raise UsageError(
+                    f"A cross-encoder reads texts and has no vectors, got {name} that are vectors.",
+                    "Give the texts, or score with the bi- or poly-encoder that made the vectors.",
+                )
+        listed, one_context = as_contexts(contexts)
+        texts, one_candidate = as_candidates(candidates)
+        scores = self.scores_of_pairs(
+            [(context, text) for context in listed for text in texts],
+            batch_size=batch_size,
+            show_progress_bar=show_progress_bar,
+        ).view(len(listed), len(texts))
+        scores = scores[:, 0] if one_candidate else scores
+        return scores[0] if one_context else scores
+
+    def scores_of_pairs(self, pairs: Sequence[Pair], **options: Any) -> Tensor:
+        """The score of each pair: (n,). Raises UsageError for a model with classes."""
+        if self.config.task == "classify":
+            raise UsageError(
+                "A cross-encoder with classes gives no single score to a pair.",
+                "Use classify or class_probabilities, or train one with task='rank'.",
+            )
+        return self.outputs_of_pairs(pairs, (), **options)
+
+    def logits_of_pairs(self, pairs: Sequence[Pair], **options: Any) -> Tensor:
+        """The logits of the classes of each pair: (n, L)."""
+        return self.outputs_of_pairs(pairs, (self.config.num_labels,), **options)
+
+    def require_classes(self) -> None:
+        """Raise UsageError for another task than classes."""
         if self.config.task != "classify":
             raise UsageError(
                 f"The cross-encoder has task = {self.config.task}, so it cannot tell classes.",
                 "Train one on labelled pairs with classes, with task = classify.",
             )
-        return self.score_pairs(pairs, show_progress_bar=show_progress_bar)
 
-    def score(self, context: Context, candidates: Sequence[str]) -> Tensor:
-        """One context against n candidates: (n,)."""
-        return self.score_pairs([(context, candidate) for candidate in candidates])
-
-    def rank(
-        self, context: Context, candidates: Sequence[str], *, top_k: int | None = None
-    ) -> list[Hit]:
-        """The candidates by score, the best first; a hit's id is its place in `candidates`.
-
-        Equal texts are scored once. Raises UsageError for no candidates, a `top_k` out of range,
-        or a model with classes.
-        """
-        if self.config.task == "classify":
-            raise UsageError(
-                "A cross-encoder with classes gives no single score to rank by.",
-                "Use score_pairs, or train one with task='rank'.",
-            )
-        require_list("candidates", candidates)
-        places = {text: place for place, text in enumerate(dict.fromkeys(candidates))}
-        scores = self.score(context, list(places))
-        return hits(scores[[places[text] for text in candidates]], candidates, top_k)
+    def outputs_of_pairs(
+        self,
+        pairs: Sequence[Pair],
+        shape: tuple[int, ...],
+        *,
+        batch_size: int | None = None,
+        show_progress_bar: bool = False,
+    ) -> Tensor:
+        """What the head makes of each pair, of a shape: (n, …), float32, on the CPU."""
+        head = self.for_inference("head", dtype=torch.float32)
+        names = ["tower"] if self.candidate_tower is None else ["tower", "candidate_tower"]
+        towers: list[Any] = [self.for_inference(name) for name in names]
+        tower, second = towers[0], towers[1] if len(towers) > 1 else None
+        ids, segments = self.encode_pairs([pair[0] for pair in pairs], [pair[1] for pair in pairs])
+        outputs = torch.zeros(len(ids), *shape)
+        described = "Scoring pairs" if show_progress_bar else None
+        batches = self.batched(ids, segments, description=described, batch_size=batch_size)
+        with torch.inference_mode():
+            for rows, batch in batches:
+                outputs[rows.cpu()] = self.read(tower, second, head, batch).cpu()
+        return outputs

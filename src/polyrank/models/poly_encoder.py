@@ -23,6 +23,7 @@ class PolyEncoder(TwoTower):
 
     config: PolyEncoderConfig
     architecture = "poly"
+    has_many_vectors = True
 
     def __init__(
         self, backbone: Backbone, tokenizer: TextTokenizer, config: PolyEncoderConfig

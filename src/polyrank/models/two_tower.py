@@ -1,8 +1,9 @@
 """The bi-encoder and the poly-encoder seen alike: contexts to m vectors, candidates to one.
 
 A bi-encoder is a poly-encoder with one context vector; only how a context's token outputs become
-vectors differs. Temperature and normalisation are put into the vectors, so that a score is the
-formula of `scoring.poly` and nothing else, for training, index and search alike.
+vectors differs. Normalisation is in the vectors, so that a score is the formula of `scoring.poly`
+and nothing else, for training, index and search alike. So is the temperature of a poly-encoder,
+whose attention needs it; a bi-encoder's only scales the logits of a loss.
 
 Letters: B contexts, m vectors of each, N candidates, C candidates of each context, d dimensions,
 h width of the encoder, T tokens.
@@ -11,24 +12,43 @@ h width of the encoder, T tokens.
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from typing import Any, ClassVar, Literal, TypeVar, overload
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional
 
-from polyrank.config import require_list
+from polyrank.errors import UsageError
+from polyrank.models.answers import key_of
 from polyrank.models.backbone import Backbone
-from polyrank.models.base import Model, hits
+from polyrank.models.base import Model
 from polyrank.models.config import BiEncoderConfig, PolyEncoderConfig
+from polyrank.models.inputs import (
+    Candidates,
+    Contexts,
+    Pair,
+    Vectors,
+    as_candidates,
+    as_contexts,
+    as_vectors,
+    is_vectors,
+)
 from polyrank.models.pooling import reduce
-from polyrank.records import Context, Hit
+from polyrank.records import Context
 from polyrank.scoring.poly import Attention, poly_scores, poly_scores_each
 from polyrank.tokens.batching import Batch, in_order, mask_of
 from polyrank.tokens.tokenizer import TextTokenizer
 
 Finish = Callable[[Tensor, Batch], Tensor]
 """Token outputs (B, T, h) of a batch to vectors."""
+
+GATHERED_NUMBERS = 1 << 24
+"""At most this many numbers (64 MiB of float32) of context vectors are gathered for one product."""
+
+T = TypeVar("T", bound=Hashable)
 
 
 class TwoTower(Model):
@@ -37,6 +57,8 @@ class TwoTower(Model):
     config: BiEncoderConfig | PolyEncoderConfig
     attention: Attention = "basic"
     tower_names = ("context_tower", "candidate_tower")
+    has_many_vectors: ClassVar[bool]
+    """Whether a context's vectors have an axis of their own, and the temperature in them."""
 
     def __init__(self, backbone: Backbone, tokenizer: TextTokenizer) -> None:
         super().__init__(tokenizer)
@@ -74,10 +96,22 @@ class TwoTower(Model):
 
     def finish_contexts(self, outputs: Tensor, batch: Batch) -> Tensor:
         """Token outputs (B, T, h) to what is scored: (B, m, d)."""
+        vectors = self.logit_contexts if self.has_many_vectors else self.normalised_contexts
+        return vectors(outputs, batch)
+
+    def logit_contexts(self, outputs: Tensor, batch: Batch) -> Tensor:
+        """Token outputs (B, T, h) to vectors whose scores are the logits of a loss: (B, m, d).
+
+        The logits are the scores divided by the temperature.
+        """
+        return self.normalised_contexts(outputs, batch) / self.config.temperature
+
+    def normalised_contexts(self, outputs: Tensor, batch: Batch) -> Tensor:
+        """Token outputs (B, T, h) to vectors before the temperature: (B, m, d)."""
         vectors = self.project_contexts(outputs, batch)
         if self.config.similarity == "cosine":
             vectors = functional.normalize(vectors, dim=-1)
-        return vectors / self.config.temperature
+        return vectors
 
     def finish_candidates(self, outputs: Tensor, batch: Batch) -> Tensor:
         """Token outputs (B, T, h) to what is cached: (B, d)."""
@@ -87,7 +121,10 @@ class TwoTower(Model):
         return vectors
 
     def forward(self, contexts: list[Batch], candidates: list[Batch]) -> tuple[Tensor, Tensor]:
-        """Vectors with gradients, of batches cut by length: (B, m, d), (N, d)."""
+        """Vectors with gradients, whose scores are the logits of a loss: (B, m, d), (N, d).
+
+        The texts come as batches cut by length.
+        """
         tower = self.candidate_tower or self.context_tower
         context_outputs = [self.context_tower(batch) for batch in contexts]
         candidate_outputs = [tower(batch) for batch in candidates]
@@ -95,7 +132,7 @@ class TwoTower(Model):
             return (
                 in_order(
                     [
-                        self.finish_contexts(outputs.float(), batch)
+                        self.logit_contexts(outputs.float(), batch)
                         for outputs, batch in zip(context_outputs, contexts, strict=True)
                     ],
                     contexts,
@@ -109,57 +146,229 @@ class TwoTower(Model):
                 ),
             )
 
+    @overload
     def encode_contexts(
-        self, contexts: Sequence[Context], *, show_progress_bar: bool = False
-    ) -> Tensor:
-        """The vectors of each context: (B, m, d), float32, on the CPU.
+        self,
+        contexts: Contexts,
+        *,
+        batch_size: int | None = ...,
+        show_progress_bar: bool = ...,
+        convert_to_numpy: Literal[False] = ...,
+        keep_on_device: bool = ...,
+    ) -> Tensor: ...
 
-        A context is a text or a list of turns, oldest first. Where a context has fewer than m
-        vectors, the rest are zeros, which `score` leaves out.
+    @overload
+    def encode_contexts(
+        self,
+        contexts: Contexts,
+        *,
+        batch_size: int | None = ...,
+        show_progress_bar: bool = ...,
+        convert_to_numpy: Literal[True],
+        keep_on_device: bool = ...,
+    ) -> NDArray[np.float32]: ...
+
+    def encode_contexts(
+        self,
+        contexts: Contexts,
+        *,
+        batch_size: int | None = None,
+        show_progress_bar: bool = False,
+        convert_to_numpy: bool = False,
+        keep_on_device: bool = False,
+    ) -> Tensor | NDArray[np.float32]:
+        """The vector of each context; of a poly-encoder, its m vectors.
+
+        Args:
+            contexts: One text, or a list of contexts: texts, and dialogues as lists of turns,
+                oldest first.
+            batch_size: Texts in one batch. By default, batches are cut by `batch_tokens`.
+            show_progress_bar: Show a progress bar on a terminal.
+            convert_to_numpy: Return a NumPy array instead of a tensor.
+            keep_on_device: Leave the vectors where the model computes, instead of on the CPU.
+
+        Returns:
+            float32, (B, d), or (B, m, d) of a poly-encoder; (d,) or (m, d) of one text. A
+            bi-encoder's vectors are of unit length where its similarity is the cosine. Where a
+            context has fewer than m vectors, the rest are zeros, which `score` leaves out.
+
+        Raises:
+            UsageError: `contexts` are not texts, or `batch_size` is below 1.
         """
-        return self.context_outputs(contexts, self.finish_contexts, show_progress_bar)
+        require_one_place(convert_to_numpy, keep_on_device)
+        listed, is_one = as_contexts(contexts)
+        vectors = self.encode_for_scoring(
+            listed,
+            batch_size=batch_size,
+            show_progress_bar=show_progress_bar,
+            keep_on_device=keep_on_device,
+        )
+        vectors = vectors if self.has_many_vectors else vectors[:, 0]
+        return handed_over(vectors, is_one, convert_to_numpy)
 
-    def encode_candidates(self, texts: Sequence[str], *, show_progress_bar: bool = False) -> Tensor:
-        """The vector of each candidate: (N, d), float32, on the CPU."""
-        return self.candidate_outputs(texts, self.finish_candidates, show_progress_bar)
+    @overload
+    def encode_candidates(
+        self,
+        candidates: Candidates,
+        *,
+        batch_size: int | None = ...,
+        show_progress_bar: bool = ...,
+        convert_to_numpy: Literal[False] = ...,
+        keep_on_device: bool = ...,
+    ) -> Tensor: ...
+
+    @overload
+    def encode_candidates(
+        self,
+        candidates: Candidates,
+        *,
+        batch_size: int | None = ...,
+        show_progress_bar: bool = ...,
+        convert_to_numpy: Literal[True],
+        keep_on_device: bool = ...,
+    ) -> NDArray[np.float32]: ...
+
+    def encode_candidates(
+        self,
+        candidates: Candidates,
+        *,
+        batch_size: int | None = None,
+        show_progress_bar: bool = False,
+        convert_to_numpy: bool = False,
+        keep_on_device: bool = False,
+    ) -> Tensor | NDArray[np.float32]:
+        """The vector of each candidate.
+
+        Args:
+            candidates: One text, or a list of texts.
+            batch_size: Texts in one batch. By default, batches are cut by `batch_tokens`.
+            show_progress_bar: Show a progress bar on a terminal.
+            convert_to_numpy: Return a NumPy array instead of a tensor.
+            keep_on_device: Leave the vectors where the model computes, instead of on the CPU.
+
+        Returns:
+            float32, (N, d), or (d,) of one text; of unit length where the similarity is the cosine.
+
+        Raises:
+            UsageError: `candidates` are not texts, or `batch_size` is below 1.
+        """
+        require_one_place(convert_to_numpy, keep_on_device)
+        listed, is_one = as_candidates(candidates)
+        vectors = self.candidate_outputs(
+            listed,
+            self.finish_candidates,
+            batch_size=batch_size,
+            show_progress_bar=show_progress_bar,
+            keep_on_device=keep_on_device,
+        )
+        return handed_over(vectors, is_one, convert_to_numpy)
+
+    def encode_for_scoring(self, contexts: Sequence[Context], **options: Any) -> Tensor:
+        """The vectors of each context as an index and the formula take them: (B, m, d).
+
+        Those of a bi-encoder, too, with m = 1. `options` are those of `context_outputs`.
+        """
+        return self.context_outputs(contexts, self.finish_contexts, **options)
 
     def context_outputs(
-        self, contexts: Sequence[Context], finish: Finish, show_progress_bar: bool
+        self,
+        contexts: Sequence[Context],
+        finish: Finish,
+        *,
+        show_progress_bar: bool = False,
+        **options: Any,
     ) -> Tensor:
-        """What `finish` makes of the outputs of each context: (B, m, d), float32, on the CPU."""
-        require_list("contexts", contexts)
-        sequences = self.context_ids(contexts)
-        encoded = torch.zeros(len(sequences), self.num_vectors, self.dimension)
+        """What `finish` makes of the outputs of each context: (B, m, d), float32.
+
+        `options` are those of `fill`.
+        """
         described = "Encoding contexts" if show_progress_bar else None
-        return self.fill(encoded, "context_tower", sequences, finish, described)
+        shape = self.num_vectors, self.dimension
+        sequences = self.context_ids(contexts)
+        return self.fill("context_tower", sequences, finish, shape, described, **options)
 
     def candidate_outputs(
-        self, texts: Sequence[str], finish: Finish, show_progress_bar: bool
+        self,
+        candidates: Sequence[Context],
+        finish: Finish,
+        *,
+        show_progress_bar: bool = False,
+        **options: Any,
     ) -> Tensor:
-        """What `finish` makes of the outputs of each candidate: (N, d), float32, on the CPU."""
-        require_list("candidates", texts)
-        sequences = self.candidate_ids(texts)
-        encoded = torch.zeros(len(sequences), self.dimension)
+        """What `finish` makes of the outputs of each candidate: (N, d), float32.
+
+        `options` are those of `fill`.
+        """
         described = "Encoding candidates" if show_progress_bar else None
         name = "context_tower" if self.candidate_tower is None else "candidate_tower"
-        return self.fill(encoded, name, sequences, finish, described)
+        sequences = self.candidate_ids(candidates)
+        return self.fill(name, sequences, finish, (self.dimension,), described, **options)
 
-    @torch.inference_mode()
     def fill(
         self,
-        encoded: Tensor,
         tower_name: str,
         sequences: Sequence[Sequence[int]],
         finish: Finish,
+        shape: tuple[int, ...],
         described: str | None,
+        *,
+        batch_size: int | None = None,
+        keep_on_device: bool = False,
     ) -> Tensor:
-        """Write what `finish` makes of each sequence into the rows of `encoded`."""
+        """What `finish` makes of each sequence, of a shape: (n, …), on the CPU unless kept."""
         tower = self.for_inference(tower_name)
-        for rows, batch in self.batched(sequences, description=described):
-            encoded[rows.cpu()] = finish(tower(batch).float(), batch).cpu()
+        place = self.device if keep_on_device else torch.device("cpu")
+        encoded = torch.zeros(len(sequences), *shape, device=place)
+        batches = self.batched(sequences, description=described, batch_size=batch_size)
+        with torch.inference_mode():
+            for rows, batch in batches:
+                encoded[rows.to(place)] = finish(tower(batch).float(), batch).to(place)
         return encoded
 
-    def score(self, contexts: Tensor, candidates: Tensor) -> Tensor:
+    def score(
+        self,
+        contexts: Contexts | Vectors,
+        candidates: Candidates | Vectors,
+        *,
+        batch_size: int | None = None,
+        show_progress_bar: bool = False,
+    ) -> Tensor:
+        """Every context against every candidate, from texts or from their vectors.
+
+        A bi-encoder's score is the cosine or the inner product of the two vectors.
+
+        Args:
+            contexts: One text, a list of contexts, or what `encode_contexts` made of them.
+            candidates: One text, a list of texts, or what `encode_candidates` made of them.
+            batch_size: Texts in one batch. By default, batches are cut by `batch_tokens`.
+            show_progress_bar: Show a progress bar on a terminal.
+
+        Returns:
+            float32, (B, N); (N,) for one context, (B,) for one candidate, () for one of each. On
+            the CPU for texts, else where the vectors lie.
+
+        Raises:
+            UsageError: What is given is neither texts nor vectors of this model.
+        """
+        options: dict[str, Any] = {"batch_size": batch_size, "show_progress_bar": show_progress_bar}
+        if is_vectors(contexts):
+            axes = 3 if self.has_many_vectors else 2
+            left, one_context = as_vectors("contexts", contexts, axes, self.dimension)
+            left = left if self.has_many_vectors else left[:, None]
+        else:
+            listed, one_context = as_contexts(contexts)
+            left = self.encode_for_scoring(listed, **options)  # (B, m, d)
+        if is_vectors(candidates):
+            right, one_candidate = as_vectors("candidates", candidates, 2, self.dimension)
+        else:
+            texts, one_candidate = as_candidates(candidates)
+            right = self.candidate_outputs(texts, self.finish_candidates, **options)  # (N, d)
+        dtype = torch.promote_types(left.dtype, right.dtype)
+        scores = self.score_all(left.to(right.device, dtype), right.to(dtype))  # (B, N)
+        scores = scores[:, 0] if one_candidate else scores
+        return scores[0] if one_context else scores
+
+    def score_all(self, contexts: Tensor, candidates: Tensor) -> Tensor:
         """Every context against every candidate: (B, m, d), (N, d) → (B, N)."""
         return poly_scores(contexts, candidates, self.attention)
 
@@ -167,15 +376,41 @@ class TwoTower(Model):
         """Every context against its own candidates: (B, m, d), (B, C, d) → (B, C)."""
         return poly_scores_each(contexts, candidates, self.attention)
 
-    def rank(
-        self, context: Context, candidates: Sequence[str], *, top_k: int | None = None
-    ) -> list[Hit]:
-        """The candidates by score, the best first; a hit's id is its place in `candidates`.
+    @torch.no_grad()
+    def scores_of_pairs(self, pairs: Sequence[Pair], **options: Any) -> Tensor:
+        """The score of each pair, (n,); a text that stands in several is encoded once a side."""
+        firsts, first_places = different(key_of(context) for context, _ in pairs)
+        seconds, second_places = different(text for _, text in pairs)
+        left = self.encode_for_scoring(firsts, **options)  # (·, m, d)
+        right = self.candidate_outputs(seconds, self.finish_candidates, **options)  # (·, d)
+        step = max(GATHERED_NUMBERS // (self.num_vectors * self.dimension), 1)
+        scores = [torch.zeros(0)]
+        for start in range(0, len(pairs), step):
+            contexts = left[first_places[start : start + step]]
+            candidates = right[second_places[start : start + step]]
+            scores.append(self.score_each(contexts, candidates[:, None])[:, 0])
+        return torch.cat(scores)
 
-        Equal texts are scored once, since the last bit of a product depends on the row. Raises
-        UsageError for no candidates or a `top_k` that is not between 1 and their number.
-        """
-        require_list("candidates", candidates)
-        places = {text: place for place, text in enumerate(dict.fromkeys(candidates))}
-        scores = self.score(self.encode_contexts([context]), self.encode_candidates(list(places)))
-        return hits(scores[0, [places[text] for text in candidates]], candidates, top_k)
+
+def handed_over(
+    vectors: Tensor, is_one: bool, convert_to_numpy: bool
+) -> Tensor | NDArray[np.float32]:
+    """Vectors in the form that was asked for."""
+    vectors = vectors[0] if is_one else vectors
+    return vectors.numpy() if convert_to_numpy else vectors
+
+
+def require_one_place(convert_to_numpy: bool, keep_on_device: bool) -> None:
+    """Raise UsageError for vectors that should be in two places."""
+    if convert_to_numpy and keep_on_device:
+        raise UsageError(
+            "convert_to_numpy and keep_on_device exclude each other: NumPy arrays lie on the CPU.",
+            "Leave out one of them.",
+        )
+
+
+def different(texts: Iterable[T]) -> tuple[list[T], list[int]]:
+    """The different texts in their order, and the place of each text among them."""
+    places: dict[T, int] = {}
+    found = [places.setdefault(text, len(places)) for text in texts]
+    return list(places), found

@@ -46,13 +46,24 @@ class Found:
     report: SearchReport
 
 
-class SearchResults(list[list[Hit]]):
-    """The hits of each context, best first, as a list; `reports` says how each was found."""
+class Hits(list[Hit]):
+    """The hits of one context, best first, as a list; `report` says how they were found."""
+
+    def __init__(self, found: Found) -> None:
+        super().__init__(found.hits)
+        self.report: SearchReport = found.report
+
+
+class SearchResults(list[Hits]):
+    """The hits of each context, in the order of the contexts."""
 
     def __init__(self, found: Iterable[Found]) -> None:
-        pairs = list(found)
-        super().__init__(each.hits for each in pairs)
-        self.reports: list[SearchReport] = [each.report for each in pairs]
+        super().__init__(map(Hits, found))
+
+    @property
+    def reports(self) -> list[SearchReport]:
+        """How the hits of each context were found."""
+        return [hits.report for hits in self]
 
 
 class Engine(Protocol):

@@ -5,17 +5,18 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, cast, get_args
+from typing import Any, cast, get_args, overload
 
 import torch
 from torch import Tensor
 
-from polyrank.config import require, require_choice, require_list
+from polyrank.config import require, require_choice, require_whole
 from polyrank.data.candidates import read_ids
-from polyrank.errors import DataError, IndexFolderError, UsageError
+from polyrank.errors import DataError, IndexFolderError
+from polyrank.models.inputs import Contexts, as_contexts, as_ids
 from polyrank.records import Candidate, Context
 from polyrank.retrieval.bulk.assemble import assemble_folder
-from polyrank.retrieval.engine import Engine, SearchResults
+from polyrank.retrieval.engine import Engine, Hits, SearchResults
 from polyrank.retrieval.filters import Filter, parse_filter
 from polyrank.retrieval.folder_engine import FolderEngine, give_structure
 from polyrank.retrieval.milvus.address import is_milvus, parse_backend
@@ -172,34 +173,61 @@ class Index:
         model = recorded_model(folder, manifest.model, manifest.files, model, **loading)
         return cls(model, FolderEngine(folder, sampler(model, None), cache=cache), folder)
 
+    @overload
+    def search(  # type: ignore[overload-overlap]
+        self,
+        contexts: str,
+        top_k: int = ...,
+        *,
+        exact: bool = ...,
+        filter: str | Filter | None = ...,
+    ) -> Hits: ...
+
+    @overload
     def search(
         self,
         contexts: Sequence[Context],
+        top_k: int = ...,
+        *,
+        exact: bool = ...,
+        filter: str | Filter | None = ...,
+    ) -> SearchResults: ...
+
+    def search(
+        self,
+        contexts: Contexts,
         top_k: int = 10,
         *,
         exact: bool = False,
         filter: str | Filter | None = None,
-    ) -> SearchResults:
-        """The best `top_k` candidates for each context, best first; ties by the larger id.
+    ) -> Hits | SearchResults:
+        """The best candidates for each context, the best first; ties by the larger id.
 
-        `exact` certifies that there are no better ones. `filter` is a filter over the metadata,
-        such as `lang == "en" and year >= 2020`; where fewer than `top_k` pass, there are fewer
-        hits. Raises UsageError for a `top_k` that is not between 1 and the number of candidates,
-        or a filter that does not fit the index.
+        Args:
+            contexts: One text, or a list of contexts: texts, and dialogues as lists of turns.
+            top_k: Hits for each context, at least 1. Where there are fewer candidates, or fewer
+                pass the filter, all of them are hits.
+            exact: Certify that there are no better candidates. By default, an index with a search
+                structure may miss some.
+            filter: A condition on the metadata, such as `lang == "en" and year >= 2020`.
+
+        Returns:
+            A list of hits for each context; for one text, its list of hits. The `report` of a list
+            of hits says how they were found.
+
+        Raises:
+            UsageError: `contexts` are not texts, `top_k` is below 1, or the filter does not fit the
+                index.
         """
-        require_list("contexts", contexts)
-        count = len(self)
-        if not 1 <= top_k <= count:
-            raise UsageError(
-                f"top_k must be from 1 to the number of candidates in the index, {count}, "
-                f"got {top_k}.",
-                "Ask for fewer." if top_k > count else "Ask for at least one.",
-            )
+        require_whole("top_k", top_k)
+        listed, is_one = as_contexts(contexts)
         passing = parse_filter(filter) if isinstance(filter, str) else filter
-        if not len(contexts):
+        if not listed:
             return SearchResults([])
-        encoded = self.model.encode_contexts(contexts)  # (B, m, d)
-        return SearchResults(self.engine.search(encoded, top_k, exact=exact, filter=passing))
+        encoded = self.model.encode_for_scoring(listed)  # (B, m, d)
+        top_k = max(min(top_k, len(self)), 1)
+        found = self.engine.search(encoded, top_k, exact=exact, filter=passing)
+        return Hits(found[0]) if is_one else SearchResults(found)
 
     def add(self, candidates: Source, *, replace: bool = False) -> int:
         """Add candidates, given as to `build`, and return their number; all or none.
@@ -210,16 +238,15 @@ class Index:
         encode = self.model.encode_candidates
         return self.engine.add(Candidates(candidates), encode, replace=replace)
 
-    def delete(self, identifiers: Path | Sequence[str]) -> int:
+    def delete(self, identifiers: str | Path | Sequence[str]) -> int:
         """Delete candidates by id and return their number; all or none.
 
-        `identifiers` are ids, or a file with one id per line. Raises DataError for an id that the
-        index does not have or that is given twice.
+        `identifiers` is one id, a list of ids, or the `Path` of a file with one id per line. Raises
+        DataError for an id that the index does not have or that is given twice in a file.
         """
-        require_list("identifiers", identifiers)
         if isinstance(identifiers, Path):
             return delete_listed(self.engine, identifiers)
-        return self.engine.delete(identifiers)
+        return self.engine.delete(as_ids(identifiers))
 
     def get(self, identifier: str) -> Candidate | None:
         """The candidate with this id, if there is one."""
@@ -292,7 +319,7 @@ def sampler(model: VectorModel, contexts: Sequence[Context] | None) -> SampleCon
     """What encodes the contexts to tune with: `contexts`, or texts of candidates instead."""
 
     def sample(cache: CandidateCache) -> Tensor:
-        return model.encode_contexts(contexts or sampled_texts(cache))
+        return model.encode_for_scoring(contexts or sampled_texts(cache))
 
     return sample
 

@@ -7,14 +7,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, overload
 
 from torch import Tensor
 
-from polyrank.config import require
+from polyrank.config import require_whole
 from polyrank.errors import UsageError, not_numbers
+from polyrank.models.inputs import Contexts, as_contexts
 from polyrank.records import Context, Hit
-from polyrank.retrieval.engine import Found, SearchResults
+from polyrank.retrieval.engine import Found, Hits, SearchResults
 from polyrank.retrieval.filters import Filter
 
 if TYPE_CHECKING:
@@ -37,12 +38,20 @@ class PairModel(Protocol):
         """The score of each pair: (n,)."""
 
 
-class RerankedResults(SearchResults):
-    """The hits of each context with the reranker's scores, best first.
+class RerankedHits(Hits):
+    """The hits of one context with the reranker's scores, best first.
 
-    `retrieved` is what the index found, with its scores, and `reports` says how: `certified` is
+    `retrieved` is what the index found, with its scores, and `report` says how: `certified` is
     about the retrieved candidates, since no search knows what a cross-encoder would prefer.
     """
+
+    def __init__(self, found: Found, retrieved: Hits) -> None:
+        super().__init__(found)
+        self.retrieved = retrieved
+
+
+class RerankedResults(SearchResults):
+    """The hits of each context; `retrieved` is what the index found for each."""
 
     def __init__(self, found: Iterable[Found], retrieved: SearchResults) -> None:
         super().__init__(found)
@@ -58,41 +67,79 @@ class RetrieveRerank:
         Raises UsageError for a reranker that is not a cross-encoder, or that gives classes.
         """
         require_reranker(reranker)
-        require(num_candidates >= 1, "num_candidates", "at least 1", num_candidates)
+        require_whole("num_candidates", num_candidates)
         self.index = index
         self.reranker = reranker
         self.num_candidates = num_candidates
 
+    @overload
+    def search(  # type: ignore[overload-overlap]
+        self,
+        contexts: str,
+        top_k: int = ...,
+        *,
+        exact: bool = ...,
+        filter: str | Filter | None = ...,
+        show_progress_bar: bool = ...,
+    ) -> RerankedHits: ...
+
+    @overload
     def search(
         self,
         contexts: Sequence[Context],
+        top_k: int = ...,
+        *,
+        exact: bool = ...,
+        filter: str | Filter | None = ...,
+        show_progress_bar: bool = ...,
+    ) -> RerankedResults: ...
+
+    def search(
+        self,
+        contexts: Contexts,
         top_k: int = 10,
         *,
         exact: bool = False,
         filter: str | Filter | None = None,
         show_progress_bar: bool = False,
-    ) -> RerankedResults:
-        """The best `top_k` of the retrieved candidates for each context, as the reranker scores.
+    ) -> RerankedHits | RerankedResults:
+        """The best of the retrieved candidates for each context, as the reranker scores them.
 
-        `num_candidates` are retrieved, or `top_k` if that is more; `exact` and `filter` are the
-        index's. There are fewer hits where fewer candidates pass the filter. Equal texts are
-        scored once; ties by the larger id. Raises UsageError for a `top_k` that is not between 1
-        and the number of candidates in the index, ModelError if scores are not numbers.
+        Equal texts are scored once; ties by the larger id.
+
+        Args:
+            contexts: One text, or a list of contexts: texts, and dialogues as lists of turns.
+            top_k: Hits for each context, at least 1. Where there are fewer candidates, or fewer
+                pass the filter, all of them are hits. `num_candidates` are retrieved, or `top_k` if
+                that is more.
+            exact: Retrieve exactly, as in `Index.search`.
+            filter: A condition on the metadata, as in `Index.search`.
+            show_progress_bar: Show a progress bar on a terminal.
+
+        Returns:
+            A list of hits for each context; for one text, its list of hits. `retrieved` is what the
+            index found.
+
+        Raises:
+            UsageError: `contexts` are not texts, `top_k` is below 1, or the filter does not fit the
+                index.
+            ModelError: Scores are not numbers.
         """
-        total = len(self.index)
-        known = f"from 1 to the number of candidates in the index, {total}"
-        require(1 <= top_k <= total, "top_k", known, top_k)
-        count = min(max(self.num_candidates, top_k), total)
-        retrieved = self.index.search(contexts, top_k=count, exact=exact, filter=filter)
+        require_whole("top_k", top_k)
+        listed, is_one = as_contexts(contexts)
+        count = max(self.num_candidates, top_k)
+        retrieved = self.index.search(listed, top_k=count, exact=exact, filter=filter)
         rows = [
             [pair_of(context, hit) for hit in hits]
-            for context, hits in zip(contexts, retrieved, strict=True)
+            for context, hits in zip(listed, retrieved, strict=True)
         ]
         scores = self.score((pair for pairs in rows for pair in pairs), show_progress_bar)
         found = [
-            Found(rerank(hits, [scores[pair] for pair in pairs], top_k), report)
-            for hits, pairs, report in zip(retrieved, rows, retrieved.reports, strict=True)
+            Found(rerank(hits, [scores[pair] for pair in pairs], top_k), hits.report)
+            for hits, pairs in zip(retrieved, rows, strict=True)
         ]
+        if is_one:
+            return RerankedHits(found[0], retrieved[0])
         return RerankedResults(found, retrieved)
 
     def score(self, pairs: Iterable[Pair], show_progress_bar: bool) -> dict[Pair, float]:

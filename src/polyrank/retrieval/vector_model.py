@@ -43,11 +43,8 @@ class VectorModel(Protocol):
     def encode_candidates(self, texts: Sequence[str]) -> Tensor:
         """N texts to (N, d), float32, on the CPU."""
 
-    def encode_contexts(self, contexts: Sequence[Context]) -> Tensor:
+    def encode_for_scoring(self, contexts: Sequence[Context]) -> Tensor:
         """B contexts to (B, m, d), float32, on the CPU; a row of zeros is no vector."""
-
-    def score(self, contexts: Tensor, candidates: Tensor) -> Tensor:
-        """(B, m, d), (N, d) → (B, N)."""
 
     def save_copy(self, path: Path) -> object:
         """Write the model to a folder; its own `path` stays as it is."""

@@ -55,10 +55,19 @@ def plan_unpadded(lengths: Sequence[int], budget: int = TOKEN_BUDGET) -> list[np
 
 
 def planned(
-    sequences: Sequence[Sequence[int]], pad_id: int | None, budget: int = TOKEN_BUDGET
+    sequences: Sequence[Sequence[int]],
+    pad_id: int | None,
+    budget: int = TOKEN_BUDGET,
+    size: int | None = None,
 ) -> list[np.ndarray]:
-    """The rows of each batch that `collate` makes of sequences."""
+    """The rows of each batch that `collate` makes of sequences.
+
+    A batch has `size` rows, if that is given, whatever its tokens.
+    """
     lengths = [len(sequence) for sequence in sequences]
+    if size is not None:
+        order = np.argsort(-np.asarray(lengths, dtype=np.int64), kind="stable")
+        return [order[start : start + size] for start in range(0, len(order), size)]
     return plan_unpadded(lengths, budget) if pad_id is None else plan(lengths, budget)
 
 

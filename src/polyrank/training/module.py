@@ -104,7 +104,7 @@ class TwoTowers(TrainingModule):
         self.raw = raw
 
     def encode(self, part: str, batch: Batch) -> Tensor:
-        """Contexts (B, m, d), candidates (B, d)."""
+        """Contexts (B, m, d), whose scores are the loss's logits; candidates (B, d)."""
         model = self.model
         is_context = part == "contexts"
         tower = model.context_tower if is_context else model.candidate_tower or model.context_tower
@@ -114,7 +114,7 @@ class TwoTowers(TrainingModule):
             if self.raw:
                 project = model.project_contexts if is_context else model.project_candidates
                 return project(outputs, batch)
-            finish = model.finish_contexts if is_context else model.finish_candidates
+            finish = model.logit_contexts if is_context else model.finish_candidates
             return finish(outputs, batch)
 
     def score_all(self, contexts: Tensor, candidates: Tensor) -> Tensor:
@@ -122,11 +122,15 @@ class TwoTowers(TrainingModule):
         model = self.model
         rows = max(LOGITS_AT_ONCE // (contexts.shape[1] * len(candidates)), 1)
         if contexts.shape[1] == 1 or rows >= len(contexts):
-            return model.score(contexts, candidates)
+            return model.score_all(contexts, candidates)
         return torch.cat(
             [
                 checkpoint(
-                    model.score, block, candidates, use_reentrant=False, preserve_rng_state=False
+                    model.score_all,
+                    block,
+                    candidates,
+                    use_reentrant=False,
+                    preserve_rng_state=False,
                 )
                 for block in contexts.split(rows)
             ]
@@ -143,7 +147,7 @@ class TwoTowers(TrainingModule):
         return self.model.score_each(encoded["contexts"], candidates)
 
     def values_of_pairs(self, encoded: dict[str, Tensor], step: dict[str, Any]) -> Tensor:
-        """The similarity of each pair, which is its score times the temperature: (n,).
+        """The similarity of each pair, which is its logit times the temperature: (n,).
 
         It is the cosine for a bi-encoder with similarity = cosine, and for a poly-encoder the
         cosines that its attention weighs.

@@ -13,19 +13,20 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from functools import partial
 from itertools import pairwise
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from polyrank.config import require, require_list
+from polyrank.config import require_whole
 from polyrank.errors import DataError, MissingExtraError
+from polyrank.models.inputs import Contexts, Pairs, as_contexts, as_pairs
 from polyrank.progress import bar
 from polyrank.records import Candidate, Context, Hit
 from polyrank.retrieval.bm25.config import BM25Config, Tokenise, pieces, stemmed_words, words
-from polyrank.retrieval.engine import Found, SearchReport, SearchResults
+from polyrank.retrieval.engine import Found, Hits, SearchReport, SearchResults
 from polyrank.retrieval.source import Candidates, Source
 
 STANDARD = BM25Config()
@@ -126,25 +127,31 @@ class BM25Index:
             )
         return cls(ordered, weights, found.numbers, mean_length, tokenise, config)
 
+    @overload
+    def search(  # type: ignore[overload-overlap]
+        self, contexts: str, top_k: int = ..., *, show_progress_bar: bool = ...
+    ) -> Hits: ...
+
+    @overload
     def search(
-        self,
-        contexts: Sequence[Context],
-        top_k: int = 10,
-        *,
-        show_progress_bar: bool = False,
-    ) -> SearchResults:
+        self, contexts: Sequence[Context], top_k: int = ..., *, show_progress_bar: bool = ...
+    ) -> SearchResults: ...
+
+    def search(
+        self, contexts: Contexts, top_k: int = 10, *, show_progress_bar: bool = False
+    ) -> Hits | SearchResults:
         """The best `top_k` candidates for each context, best first; ties by the larger id.
 
+        One text gives its list of hits, a list of contexts gives a list of them for each.
         Candidates without any word of the context are never hits, so there may be fewer. Raises
-        UsageError for a `top_k` that is not between 1 and the number of candidates.
+        UsageError for a `top_k` below 1.
         """
-        require_list("contexts", contexts)
+        require_whole("top_k", top_k)
+        listed, is_one = as_contexts(contexts)
         count = len(self)
-        known = f"from 1 to the number of candidates in the index, {count}"
-        require(1 <= top_k <= count, "top_k", known, top_k)
         found = []
-        with bar("Searching words" if show_progress_bar else None, total=len(contexts)) as advance:
-            for context in contexts:
+        with bar("Searching words" if show_progress_bar else None, total=len(listed)) as advance:
+            for context in listed:
                 scores = self.scores(context)  # (N,)
                 rows = best_rows(scores, top_k)
                 hits = [
@@ -154,7 +161,7 @@ class BM25Index:
                 num_scored = int(np.count_nonzero(scores))
                 found.append(Found(hits, scanned(count, num_scored)))
                 advance(1)
-        return SearchResults(found)
+        return Hits(found[0]) if is_one else SearchResults(found)
 
     def scores(self, context: Context) -> NDArray[np.float32]:
         """The score of every candidate, (N,), in the order of `candidates`."""
@@ -162,19 +169,18 @@ class BM25Index:
         scores: NDArray[np.float32] = self.weights.get_scores_from_ids(known)
         return scores
 
-    def score_pairs(
-        self, pairs: Sequence[tuple[Context, str]], *, show_progress_bar: bool = False
-    ) -> Tensor:
-        """The score of each (context, candidate), (n,), float32, of any texts.
+    def score_pairs(self, pairs: Pairs, *, show_progress_bar: bool = False) -> Tensor:
+        """The score of each (context, candidate), (n,), float32, of any texts; () of one pair.
 
         The frequencies of words and the mean length are those of the index. A word that the index
         does not have counts as a word that none of its candidates has.
         """
+        listed, is_one = as_pairs(pairs)
         contexts: dict[Context, Counter[str]] = {}
         candidates: dict[str, Counter[str]] = {}
         scores = []
-        with bar("Scoring words" if show_progress_bar else None, total=len(pairs)) as advance:
-            for context, text in pairs:
+        with bar("Scoring words" if show_progress_bar else None, total=len(listed)) as advance:
+            for context, text in listed:
                 key = context if isinstance(context, str) else tuple(context)
                 if key not in contexts:
                     contexts[key] = Counter(self.words_of(key))
@@ -182,7 +188,8 @@ class BM25Index:
                     candidates[text] = Counter(self.tokenise(text))
                 scores.append(self.score_counts(contexts[key], candidates[text]))
                 advance(1)
-        return torch.tensor(scores, dtype=torch.float32)
+        found = torch.tensor(scores, dtype=torch.float32)
+        return found[0] if is_one else found
 
     def score_counts(self, context: Counter[str], candidate: Counter[str]) -> float:
         """The score of one pair, from how often each word is in either."""

@@ -228,7 +228,7 @@ class ModelSearch:
     ) -> Found:
         """The best by the model's score."""
         model: Any = self.index.model
-        encoded = model.encode_contexts(contexts)  # (B, m, d)
+        encoded = model.encode_for_scoring(contexts)  # (B, m, d)
         found = self.index.engine.search(encoded, top_k, exact=False, filter=None)
         hits = [each.hits for each in found]
         if not positives:

@@ -53,8 +53,7 @@ def ranked(module: PretrainingModule, pairs: Sequence[Pair]) -> dict[str, float]
     """recall@k and MRR of each pair's document among the documents of all."""
     model = module.model
     texts: Any = documents_of(pairs)
-    contexts = model.encode_contexts([pair.first for pair in pairs])
-    ranks = ranks_of(model.score(contexts, model.encode_candidates(texts)), pairs)
+    ranks = ranks_of(model.score([pair.first for pair in pairs], texts), pairs)
     figures = {f"recall@{k}": share(ranks <= k) for k in (1, 5, 10, 50, 100)}
     return {"main": figures["recall@1"], **figures, "mrr": float((1 / ranks).mean())}
 

@@ -138,10 +138,11 @@ def labelled(teacher: CrossEncoder, pairs: Sequence[Pair]) -> list[LabelledPair]
     """The pairs with the teacher's labels. Raises ModelError for scores that are not finite."""
     if not pairs:
         return []
-    scores = teacher.score_pairs(pairs).float()  # (n,), or (n, L) for classes
+    task = teacher.config.task
+    scored = teacher.class_logits if task == "classify" else teacher.score_pairs
+    scores = scored(pairs).float()  # (n,), or (n, L) for classes
     if not bool(scores.isfinite().all()):
         raise not_finite("A teacher")
-    task = teacher.config.task
     if task == "classify":
         labels: list[float] = scores.argmax(dim=1).tolist()
     else:
