@@ -15,24 +15,19 @@ but for times; `...` in the page stands for anything.
 """
 
 import doctest
-import json
-import os
 import re
 import shlex
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from hub_stand_ins import REAL
 from markdown_it import MarkdownIt
-from transformers import AutoModel, BertConfig, BertTokenizer
 
 from polyrank.cli.main import commands, run
-from polyrank.models.source import HUB_ID, default_base
 
 DOCS = Path(__file__).parents[2] / "docs"
 PAGES = [DOCS / "index.md", *sorted((DOCS / "tutorials").glob("*.md"))]
-REAL = "POLYRANK_REAL_WEIGHTS" in os.environ
-STAND_INS = (HUB_ID, "klue/roberta-base")
 INFO = re.compile(r'(?P<language>\w+)(?: title="(?P<title>[\w.-]+)")?')
 SAME = doctest.OutputChecker()
 SPEED = re.compile(r"\d[\d.]*(?= (?:s|contexts/s)\b)")
@@ -97,46 +92,8 @@ def run_command(words, place, capsys):
     return captured.out
 
 
-@pytest.fixture(scope="module")
-def stand_in(tmp_path_factory):
-    """A tiny sentence-transformers folder that knows every character of the pages."""
-    folder = tmp_path_factory.mktemp("stand-in")
-    letters = sorted(set("".join(page.read_text(encoding="utf-8") for page in PAGES)))
-    pieces = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *letters]
-    pieces += [f"##{letter}" for letter in letters]
-    vocabulary = {piece: place for place, piece in enumerate(dict.fromkeys(pieces))}
-    tokenizer = BertTokenizer(vocab=vocabulary, do_lower_case=True, strip_accents=False)
-    sizes = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2}
-    sizes |= {"intermediate_size": 48, "max_position_embeddings": 128}
-    AutoModel.from_config(BertConfig(vocab_size=len(tokenizer), **sizes)).save_pretrained(folder)
-    tokenizer.save_pretrained(folder)
-    kinds = {"": "Transformer", "1_Pooling": "Pooling", "2_Normalize": "Normalize"}
-    modules = [
-        {"idx": n, "name": str(n), "path": path, "type": f"sentence_transformers.models.{kind}"}
-        for n, (path, kind) in enumerate(kinds.items())
-    ]
-    (folder / "modules.json").write_text(json.dumps(modules), encoding="utf-8")
-    (folder / "1_Pooling").mkdir()
-    pooling = {"word_embedding_dimension": 32, "pooling_mode_mean_tokens": True}
-    (folder / "1_Pooling" / "config.json").write_text(json.dumps(pooling), encoding="utf-8")
-    return folder
-
-
-@pytest.fixture
-def hub(stand_in, tmp_path, monkeypatch):
-    """A cache of the hub that has the models which the pages name."""
-    for name in STAND_INS:
-        repository = tmp_path / "hub" / f"models--{name.replace('/', '--')}"
-        (repository / "refs").mkdir(parents=True)
-        (repository / "refs" / "main").write_text("0" * 40, encoding="utf-8")
-        (repository / "snapshots").mkdir()
-        folder = default_base() if REAL and name == HUB_ID else stand_in
-        (repository / "snapshots" / ("0" * 40)).symlink_to(folder)
-    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "hub"))
-
-
 @pytest.mark.parametrize("page", PAGES, ids=[page.stem for page in PAGES])
-def test_a_page_runs_as_printed(page, hub, tmp_path, monkeypatch, capsys):
+def test_a_page_runs_as_printed(page, hub_with_stand_ins, tmp_path, monkeypatch, capsys):
     work = tmp_path / "work"
     work.mkdir()
     monkeypatch.chdir(work)
