@@ -11,12 +11,12 @@ from functools import cache
 from pathlib import Path
 
 import pytest
-import typer
 import yaml
 
 import tiny_encoders
+from polyrank.cli import help
 from polyrank.cli.flags import flags_of
-from polyrank.cli.main import build_app, commands, run
+from polyrank.cli.main import commands, run
 from polyrank.cli.options import build, settings_of
 from polyrank.config import to_mapping
 from polyrank.models.bi_encoder import BiEncoder
@@ -165,10 +165,11 @@ def in_the_docs(command):
 @cache
 def in_the_help(command):
     """The words of --help of each flag."""
-    found = typer.main.get_command(build_app(commands()))
-    for word in command.split():
-        found = found.commands[word]
-    return {name: parameter.help for parameter in found.params for name in parameter.opts}
+    found = next(one for one in commands() if one.name == command)
+    flags = flags_of(found.options)
+    return {
+        name: help.words(flag, every=True) for flag in flags for name in (flag.flag, flag.short)
+    }
 
 
 def default_in(words, case):

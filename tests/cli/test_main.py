@@ -126,7 +126,7 @@ def test_help_and_version(capsys: pytest.CaptureFixture[str]) -> None:
     assert call("--help") == 0
     assert "dummy  Greet [someone]." in capsys.readouterr().out
     assert call("dummy", "--help") == 0
-    assert "--loud / --no-loud" in capsys.readouterr().out
+    assert "--loud " in capsys.readouterr().out
     assert call("--version") == 0
     assert capsys.readouterr().out == f"polyrank {__version__}\n"
     assert call() == 2

@@ -6,8 +6,8 @@ from typing import Any, ClassVar, Literal
 
 import pytest
 
-from polyrank.cli.command import default_words
 from polyrank.cli.flags import Options, flags_of
+from polyrank.cli.help import default_words
 from polyrank.cli.options import DeviceOptions, any_of, build, flattened, option, positional
 from polyrank.errors import UsageError
 

@@ -10,7 +10,8 @@
         \"\"\"Rank the candidates of an index for a text.\"\"\"
 
 Typer only parses: it returns a `Call`, which `main` then runs outside of it, so that errors,
-interrupts and broken pipes are handled in one place. Every command also has --config and --json.
+interrupts and broken pipes are handled in one place. Every command also has --config, --json,
+--help and --help-all.
 """
 
 from __future__ import annotations
@@ -29,11 +30,6 @@ from polyrank.cli.output import Output
 
 T = TypeVar("T", bound=Options)
 NOTHING_KEPT = "Nothing was changed."
-COMMON_HELP = {
-    "--config FILE.yaml": "Settings from a YAML file, named like the flags; flags override them.",
-    "--json": "Print one JSON object on standard output, and words for people on standard error.",
-}
-"""The flags that `add_command` gives to every command, besides --help."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,14 +54,6 @@ class Command(Generic[T]):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Group:
-    """Commands that share their first word, such as `polyrank index build` and `index add`."""
-
-    name: str
-    help: str
-
-
-@dataclass(frozen=True, kw_only=True)
 class Call:
     """What was typed: a command, its flags as given, and the two that every command has."""
 
@@ -82,6 +70,14 @@ class Call:
             self.command(options, Output(json=self.json))
         except KeyboardInterrupt as error:
             raise InterruptError(self.command.interrupted(options)) from error
+
+
+@dataclass(frozen=True, kw_only=True)
+class Asked:
+    """What was typed: --help or, for `every`, --help-all, of a command."""
+
+    command: Command[Any]
+    every: bool
 
 
 class InterruptError(Exception):
@@ -103,13 +99,16 @@ def command(
     return decorate
 
 
-def add_command(app: typer.Typer, command: Command[Any]) -> None:
-    """Register a command with typer, under the last word of its name; its callback returns a `Call`
-    and runs nothing.
+def parser_of(command: Command[Any]) -> Any:
+    """The parser of a command's flags: a command of typer that returns a `Call` or what was
+    `Asked`, and runs nothing.
     """
 
-    def callback(**values: Any) -> Call:
+    def callback(**values: Any) -> Call | Asked:
         config, json = values.pop("config"), values.pop("json")
+        some, every = values.pop("help"), values.pop("help_all")
+        if some or every:
+            return Asked(command=command, every=every)
         given = {name: value for name, value in values.items() if value not in (None, [], ())}
         return Call(
             command=command,
@@ -122,10 +121,9 @@ def add_command(app: typer.Typer, command: Command[Any]) -> None:
     parameters += common_parameters()
     callback.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     callback.__annotations__ = {given.name: given.annotation for given in parameters}
-    name = command.name.split()[-1]
-    callback.__name__ = name
-    first = " ".join(command.help.partition("\n\n")[0].split())
-    app.command(name, help=command.help, short_help=first)(callback)
+    app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
+    app.command(command.name, add_help_option=False)(callback)
+    return typer.main.get_command(app)
 
 
 def parameter(flag: Flag) -> inspect.Parameter:
@@ -135,56 +133,34 @@ def parameter(flag: Flag) -> inspect.Parameter:
         annotation = bool | None
     elif flag.is_list:
         annotation = list[str] | None
-    words = flag.help + default_words(flag)
     if flag.positional:
-        default = typer.Argument(None, help=words, metavar=flag.positional, show_default=False)
+        default = typer.Argument(None, metavar=flag.positional)
         return keyword(flag.name, default, annotation)
     names = [f"{flag.flag}/--no-{flag.flag[2:]}" if flag.is_switch else flag.flag]
     names += [flag.short] if flag.short else []
     default = typer.Option(
         None,
         *names,
-        help=words,
         metavar=None if flag.is_switch else flag.metavar,
-        show_default=False,
     )
     return keyword(flag.name, default, annotation)
 
 
 def common_parameters() -> list[inspect.Parameter]:
-    """The flags --config and --json."""
-    words = list(COMMON_HELP.values())
-    config = typer.Option(None, "--config", help=words[0], metavar="FILE.yaml", show_default=False)
-    json = typer.Option(False, "--json", help=words[1], show_default=False)
-    return [keyword("config", config, str | None), keyword("json", json, bool)]
+    """The flags of every command: --config, --json, --help and --help-all."""
+    config = keyword("config", typer.Option(None, "--config", metavar="FILE.yaml"), str | None)
+    switches = ("--json", "--help", "--help-all")
+    names = [name[2:].replace("-", "_") for name in switches]
+    return [
+        config,
+        *(
+            keyword(name, typer.Option(False, switch), bool)
+            for name, switch in zip(names, switches, strict=True)
+        ),
+    ]
 
 
 def keyword(name: str, default: Any, annotation: Any) -> inspect.Parameter:
     """A keyword parameter of a signature."""
     kind = inspect.Parameter.KEYWORD_ONLY
     return inspect.Parameter(name, kind, default=default, annotation=annotation)
-
-
-def default_words(flag: Flag) -> str:
-    """The default as one would type it, and others with when they apply; nothing for null, an empty
-    text or an empty list.
-    """
-    if flag.required:
-        return " Required."
-    empty = flag.default is None or flag.default in ("", ())
-    words = [] if empty else [typed(flag, flag.default)]
-    words += [
-        f"{typed(flag, value)} {when}"
-        for when, value in flag.cases
-        if value is not None or not flag.is_switch
-    ]
-    return f" [default: {', '.join(words)}]" if words else ""
-
-
-def typed(flag: Flag, value: Any) -> str:
-    """A value of a flag as one would type it."""
-    if flag.is_switch:
-        return flag.flag if value else f"--no-{flag.flag[2:]}"
-    if isinstance(value, tuple):
-        return ",".join(map(str, value))
-    return "none" if value is None else str(value)

@@ -102,11 +102,12 @@ def interrupted(options: CompareOptions) -> str:
 
 @command("compare", CompareOptions, interrupted=interrupted)
 def compare(options: CompareOptions, output: Output) -> None:
-    """Compare models on one set of data: quality, differences, latency, memory and training time.
+    """Compare models: quality, significance, latency and memory.
 
-    Quality comes with 95% bootstrap intervals, and every two models are tested with a paired
-    randomisation test, Holm-corrected. The output folder gets comparison.md, comparison.json,
-    per-query.jsonl and a plot of quality against latency, comparison.png and .svg.
+    All are measured on one set of data. Quality comes with 95% bootstrap intervals, and every two
+    models are tested with a paired randomisation test, Holm-corrected. The output folder gets
+    comparison.md, comparison.json, per-query.jsonl and a plot of quality against latency,
+    comparison.png and .svg.
     """
     named = parse_models(options.models)
     require_replaceable(options.output, EVALUATIONS, "a comparison")

@@ -79,7 +79,7 @@ def interrupted(options: CorpusOptions) -> str:
 
 @command("corpus", CorpusOptions, interrupted=interrupted)
 def corpus(options: CorpusOptions, output: Output) -> None:
-    """Make a corpus for pre-training from a Wikipedia dump, articles, books or conversations.
+    """Make a pre-training corpus from Wikipedia, books or conversations.
 
     Articles keep their sections, paragraphs, sentences and links, with redirects resolved;
     templates, tables and references are dropped, and so are disambiguation pages and pages that are

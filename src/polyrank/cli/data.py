@@ -45,8 +45,8 @@ class DataOptions(Options):
     )
     columns: tuple[str, ...] = option(
         (),
-        help="Which columns of the data hold which fields, such as context=question; for CSV, "
-        "TSV, JSONL, Parquet and hub data sets.",
+        help="Columns of the data by field, such as context=question. For CSV, TSV, JSONL, Parquet "
+        "and hub data sets.",
         metavar="FIELD=COLUMN,…",
     )
 

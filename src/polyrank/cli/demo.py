@@ -60,10 +60,10 @@ def interrupted(options: DemoOptions) -> str:
 
 @command("demo", DemoOptions, interrupted=interrupted)
 def demo(options: DemoOptions, output: Output) -> None:
-    """Train, compare and search with all three architectures on real text, in a few minutes.
+    """Train, compare and search on real text, in a few minutes.
 
-    The text is the documentation of the installed Python, or your own examples. Everything it
-    makes stays in one folder that the other commands accept.
+    All three architectures are trained. The text is the documentation of the installed Python, or
+    your own examples. Everything it makes stays in one folder that the other commands accept.
     """
     started = time.perf_counter()
     from polyrank.demo import stages

@@ -50,9 +50,9 @@ class DistilOptions(TrainOptions):
     arch: Literal["bi", "poly"] = option(help="The architecture.", unless=("show_config",))
     pairs: tuple[str, ...] = option(
         ("given",),
-        help="What the teacher scores besides the responses: the negatives of the data (given), "
-        "and negatives that are found as `polyrank mine` does (random, dialogue, bm25, model). "
-        "From labelled pairs, new pairs are made (random, bm25, model).",
+        help="What the teacher scores besides the responses. given: the negatives in the data; "
+        "random, dialogue, bm25 and model: negatives found as by `polyrank mine`. From labelled "
+        "pairs, random, bm25 and model make new pairs.",
         metavar="|".join(PAIRS) + ",…",
     )
     retriever: Path | None = option(
@@ -71,9 +71,9 @@ class DistilOptions(TrainOptions):
     )
     in_batch: bool = option(
         False,
-        help="Let the teacher score all candidates of each step during training, instead of some "
-        "pairs beforehand. The teacher must encode texts separately: a bi- or poly-encoder, or a "
-        "cross-encoder with head = interaction.",
+        help="Let the teacher score all candidates of each step. Otherwise it scores some pairs "
+        "before the training. The teacher must encode texts separately: a bi- or poly-encoder, or "
+        "a cross-encoder with head = interaction.",
     )
     relabel: bool = option(False, help="Discard the scores in --labels and score again.")
     model: dict[str, Any] = any_of({"bi": BiEncoderConfig(), "poly": PolyEncoderConfig()})

@@ -71,11 +71,12 @@ def interrupted(options: EncodeOptions) -> str:
 
 @command("encode", EncodeOptions, interrupted=interrupted)
 def encode(options: EncodeOptions, output: Output) -> None:
-    """Encode a file of candidates in parts, for `polyrank index build --encoded`.
+    """Encode a file of candidates in parts, on one or more machines.
 
-    Processes on any number of machines that share the folder can encode parts at the same time.
-    With --part-index, each process encodes one part; without it, each takes the next free part. A
-    finished part is skipped, and an interrupted one resumes.
+    `polyrank index build --encoded` makes an index of the parts. Processes on any number of
+    machines that share the folder can encode parts at the same time. With --part-index, each
+    process encodes one part; without it, each takes the next free part. A finished part is skipped,
+    and an interrupted one resumes.
     """
     started = time.perf_counter()
     parts = []

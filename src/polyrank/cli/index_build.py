@@ -71,7 +71,7 @@ def interrupted(options: BuildOptions) -> str:
 
 @command("index build", BuildOptions, interrupted=interrupted)
 def build(options: BuildOptions, output: Output) -> None:
-    """Encode candidates once and write them to an index that `polyrank search` opens.
+    """Encode candidates and write them to an index.
 
     The file may be of any size. With --encoded, the parts that `polyrank encode` wrote become the
     index. An interrupted run resumes when it is started again.

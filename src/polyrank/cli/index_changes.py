@@ -108,7 +108,7 @@ def delete(options: DeleteOptions, output: Output) -> None:
 
 @command("index compact", IndexOptions, interrupted=interrupted)
 def compact(options: IndexOptions, output: Output) -> None:
-    """Free the space of deleted candidates and merge the shards of an index."""
+    """Free the space of deleted candidates and merge shards."""
     from polyrank.retrieval.index import open_engine
 
     with contextlib.closing(open_engine(options.index)) as engine:

@@ -20,13 +20,14 @@ import typer
 
 from polyrank._version import __version__
 from polyrank.cli import index_changes
-from polyrank.cli.command import Call, Command, Group, InterruptError, add_command
+from polyrank.cli.command import Asked, Call, Command, InterruptError, parser_of
 from polyrank.cli.compare import compare
 from polyrank.cli.corpus import corpus
 from polyrank.cli.demo import demo
 from polyrank.cli.distil import distil
 from polyrank.cli.encode import encode
 from polyrank.cli.evaluate import evaluate
+from polyrank.cli.help import command_page, group_page, root_page
 from polyrank.cli.index_build import build
 from polyrank.cli.mine import mine
 from polyrank.cli.output import say_error
@@ -44,8 +45,6 @@ BROKEN_PIPE = 141
 OBJECTS_BETWEEN_COLLECTIONS = 50_000
 """Python's own number, 700 until 3.12, looks for garbage hundreds of times while modules are
 imported, which make none: with it, the first search takes half as long again (docs/results.md)."""
-
-GROUPS = (Group(name="index", help="Make an index of candidates, change it or verify it."),)
 
 
 def commands() -> tuple[Command[Any], ...]:
@@ -119,20 +118,41 @@ def parse(arguments: Sequence[str], known: Sequence[Command[Any]]) -> Call | int
 
     Raises UsageError for what typer cannot parse.
     """
-    typed = commands_typed(arguments, known)
-    is_short = len(arguments) < len(typed[0].name.split()) and not any(map(is_flag, arguments))
-    given = [*arguments, "--help"] if is_short else list(arguments)
+    words, found = command_typed(arguments, known)
+    rest = list(arguments[len(words) :])
+    path = " ".join(["polyrank", *words])
+    if len(found) != 1 or found[0].name != " ".join(words):
+        return overview(words, rest, found)
     try:
-        parsed = build_app(typed)(given, prog_name="polyrank", standalone_mode=False)
-    except SystemExit as error:  # typer ends the process only where its help met a closed pipe
-        raise BrokenPipeError from error
+        parsed = parser_of(found[0])(rest, prog_name=path, standalone_mode=False)
     except Exception as error:
         if not hasattr(error, "format_message"):
             raise
         raise usage_error(error) from error
-    if isinstance(parsed, Call):
-        return parsed
-    return InputError.exit_code if is_short else (parsed or 0)
+    if isinstance(parsed, Asked):
+        print(command_page(parsed.command, every=parsed.every))
+        return 0
+    assert isinstance(parsed, Call)
+    return parsed
+
+
+def overview(words: Sequence[str], rest: Sequence[str], found: Sequence[Command[Any]]) -> int:
+    """Print the page of a group or of polyrank, or the version; gives the exit code.
+
+    Raises UsageError for a flag that needs a command.
+    """
+    flags = ("--help", "--help-all") if words else ("--help", "--help-all", "--version")
+    for flag in rest:
+        if flag not in (*flags, "--json"):
+            raise UsageError(
+                f"{' '.join(['polyrank', *words])}: there is no option {flag!r}.",
+                nearest(flag, flags),
+            )
+    if "--version" in rest:
+        print(f"polyrank {__version__}")
+    else:
+        print(group_page(words[0], found) if words else root_page(found))
+    return 0 if set(rest) & set(flags) else InputError.exit_code
 
 
 def is_flag(argument: str) -> bool:
@@ -140,24 +160,26 @@ def is_flag(argument: str) -> bool:
     return argument.startswith("-")
 
 
-def commands_typed(
+def command_typed(
     arguments: Sequence[str], known: Sequence[Command[Any]]
-) -> Sequence[Command[Any]]:
-    """The command that was typed; all of its group, where it has no subcommand; or all there are.
+) -> tuple[list[str], Sequence[Command[Any]]]:
+    """The words of the command that was typed, and it alone; all of its group, where it has no
+    subcommand; or all there are.
 
     Raises UsageError for a command or a subcommand that does not exist.
     """
-    found = known
+    found, words = known, list[str]()
     for depth, word in enumerate(arguments[:2]):
         if is_flag(word):
             break
         names = {command.name.split()[depth] for command in found}
         if word not in names:
-            raise no_command(arguments[: depth + 1], names)
+            raise no_command([*words, word], names)
+        words.append(word)
         found = [command for command in found if command.name.split()[depth] == word]
-        if len(found[0].name.split()) == depth + 1:
+        if found[0].name == " ".join(words):
             break
-    return found
+    return words, found
 
 
 def no_command(words: Sequence[str], names: Iterable[str]) -> UsageError:
@@ -172,47 +194,6 @@ def no_command(words: Sequence[str], names: Iterable[str]) -> UsageError:
     return UsageError(f"{path}: there is no subcommand {word!r}.", remedy)
 
 
-def build_app(known: Sequence[Command[Any]]) -> typer.Typer:
-    """The typer application of some commands."""
-    app = typer.Typer(
-        name="polyrank",
-        help="Rank texts for a context: train, compare, index and search with bi-encoders, "
-        "poly-encoders and cross-encoders.",
-        add_completion=False,
-        pretty_exceptions_enable=False,
-        rich_markup_mode=None,
-    )
-
-    @app.callback()
-    def root(
-        version: bool = typer.Option(
-            False,
-            "--version",
-            help="Print the version and end.",
-            is_eager=True,
-            callback=say_version,
-        ),
-    ) -> None:
-        pass
-
-    groups = {}
-    for group in GROUPS:
-        if any(command.name.split()[0] == group.name for command in known):
-            groups[group.name] = typer.Typer(rich_markup_mode=None)
-            app.add_typer(groups[group.name], name=group.name, help=group.help)
-    for command in known:
-        first, *rest = command.name.split()
-        add_command(groups[first] if rest else app, command)
-    return app
-
-
-def say_version(wanted: bool) -> None:
-    """Answer --version."""
-    if wanted:
-        print(f"polyrank {__version__}")
-        raise typer.Exit
-
-
 def usage_error(error: Any) -> UsageError:
     """What typer found wrong with the command line, naming the nearest flag to an unknown one.
 
@@ -222,9 +203,7 @@ def usage_error(error: Any) -> UsageError:
     path = "polyrank" if context is None else context.command_path
     unknown = getattr(error, "option_name", None)
     if context is not None and unknown is not None and type(error).__name__ == "NoSuchOption":
-        flags = [name for parameter in context.command.params for name in flag_names(parameter)] + [
-            "--help"
-        ]
+        flags = [name for parameter in context.command.params for name in flag_names(parameter)]
         return UsageError(f"{path}: there is no option {unknown!r}.", nearest(unknown, flags))
     message = " ".join(error.format_message().split()).rstrip(".")
     return UsageError(f"{path}: {message}.", f"See: {path} --help.")

@@ -94,8 +94,9 @@ def interrupted(options: MineOptions) -> str:
 
 @command("mine", MineOptions, interrupted=interrupted)
 def mine(options: MineOptions, output: Output) -> None:
-    """Find negatives: wrong responses that a model should learn to tell from the right ones.
+    """Find hard negatives for training.
 
+    Negatives are wrong responses that a model should learn to tell from the right ones.
     A known response of a context is never its negative. An interrupted run resumes when it is
     started again.
     """

@@ -38,7 +38,7 @@ class DeviceOptions(Options):
     device: str = dataclasses.field(
         default="auto",
         metadata={
-            "help": "Where to compute: auto, cpu, cuda, cuda:N or mps.",
+            "help": "auto, cpu, cuda, cuda:N or mps.",
             "metavar": "DEVICE",
         },
     )

@@ -64,12 +64,13 @@ def interrupted(options: PredictOptions) -> str:
 
 @command("predict", PredictOptions, interrupted=interrupted)
 def predict(options: PredictOptions, output: Output) -> None:
-    """Score or classify texts: one line of JSON for each context or pair, in the order of the data.
+    """Score or classify texts, one line of JSON per input.
 
-    A line has `row`, from 1, and the `id` of its input. A pair has its `score`, or its `class` and
-    the `probabilities` of all classes; a context with candidates has `scores`, or `classes` and
-    `probabilities`, in their order. The data are read as they are needed, so they may be of any
-    size. An interrupted prediction into a file resumes when it is started again.
+    The lines have the order of the data. A line has `row`, from 1, and the `id` of its input. A
+    pair has its `score`, or its `class` and the `probabilities` of all classes; a context with
+    candidates has `scores`, or `classes` and `probabilities`, in their order. The data are read as
+    they are needed, so they may be of any size. An interrupted prediction into a file resumes when
+    it is started again.
     """
     to_file = options.output != STANDARD_OUTPUT
     if not to_file and output.json:

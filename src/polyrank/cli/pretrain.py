@@ -141,11 +141,12 @@ def interrupted(options: PretrainOptions) -> str:
 
 @command("pretrain", PretrainOptions, interrupted=interrupted)
 def pretrain(options: PretrainOptions, output: Output) -> None:
-    """Pre-train an encoder on pairs drawn from a corpus: ICT, BFS, WLP, MLM and next sentences.
+    """Pre-train an encoder on pairs drawn from a corpus.
 
-    The result is a base for `polyrank train`, for every architecture. --preview shows the pairs.
-    An interrupted run resumes from its last checkpoint when it is started again. Under torchrun,
-    all processes train one encoder. docs/pretraining.md explains the tasks and losses.
+    The tasks are ICT, BFS, WLP, MLM, next sentences and next utterances. The result is a base for
+    `polyrank train`, for every architecture. --preview shows the pairs. An interrupted run resumes
+    from its last checkpoint when it is started again. Under torchrun, all processes train one
+    encoder. docs/pretraining.md explains the tasks and losses.
     """
     if options.show_config:
         show_config(options, ["bi"], output, MODEL)

@@ -10,19 +10,21 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from polyrank.cli.command import COMMON_HELP, Command, default_words
-from polyrank.cli.flags import Flag, flags_of
+from polyrank.cli.command import Command
+from polyrank.cli.flags import Flag
+from polyrank.cli.help import COMMON_HELP, OTHER, groups, shown, usage, words
 
 PREAMBLE = """\
 # The command line
 
 Written by `python -m polyrank.cli.reference > docs/cli.md`; a test compares the two.
 
-Every command has `--help`. Every flag is also a setting in the file of `--config FILE.yaml`, with
-its name without the leading dashes (`top-k: 5` or `top_k: 5`). A flag that may be repeated is a
-list there; arguments have the names in the tables. Flags override the file, and the file overrides
-the defaults. An unknown setting is an error that names the nearest known one. `none` stands for no
-value, where that is allowed.
+Every command has `--help`, which shows the flags that people set, and `--help-all`, which shows
+all. Every flag is also a setting in the file of `--config FILE.yaml`, with its name without the
+leading dashes (`top-k: 5` or `top_k: 5`). A flag that may be repeated is a list there; arguments
+have the names in the tables. Flags override the file, and the file overrides the defaults. An
+unknown setting is an error that names the nearest known one. `none` stands for no value, where that
+is allowed.
 
 With `--json`, standard output contains exactly one JSON object, and messages for people go to
 standard error. An error is the object `{"error": {"type": "…", "message": "…"}}`. Progress is shown
@@ -50,26 +52,28 @@ def reference(commands: Sequence[Command[Any]]) -> str:
 
 def section(command: Command[Any]) -> Iterator[str]:
     """The lines of one command's section."""
-    flags = flags_of(command.options)
-    positionals = [flag for flag in flags if flag.positional]
-    usage = "".join(
-        f" {flag.positional}{'…' if flag.is_list else ''}"
-        if flag.required
-        else f" [{flag.positional}{'…' if flag.is_list else ''}]"
-        for flag in positionals
-    )
+    grouped = groups(command)
+    first = shown(command, grouped)
     yield f"## polyrank {command.name}"
     yield ""
-    yield f"`polyrank {command.name}{usage} [FLAGS]`"
+    yield f"`polyrank {' '.join(filter(None, (command.name, usage(command))))} [FLAGS]`"
     yield ""
     yield command.help
     yield ""
     yield "| flag | what it is |"
     yield "|---|---|"
-    for flag in flags:
-        yield f"| {cell(spelled(flag))} | {cell(flag.help + default_words(flag))} |"
-    for name, words in COMMON_HELP.items():
-        yield f"| `{name}` | {cell(words)} |"
+    for title, flags in grouped.items():
+        yield f"| **{title}** | |"
+        for flag in flags:
+            yield f"| {cell(spelled(flag))} | {cell(words(flag, every=True))} |"
+    yield f"| **{OTHER}** | |"
+    for name, text in COMMON_HELP.items():
+        yield f"| `{name}` | {cell(text)} |"
+    hidden = sum(map(len, grouped.values())) - sum(map(len, first.values()))
+    if hidden:
+        names = ", ".join(f"`{flag.shown}`" for flags in first.values() for flag in flags)
+        yield ""
+        yield f"`--help` shows {names}; `--help-all` shows all."
 
 
 def spelled(flag: Flag) -> str:

@@ -100,7 +100,7 @@ def interrupted(options: ReproduceOptions) -> str:
 
 @command("reproduce", ReproduceOptions, interrupted=interrupted)
 def reproduce(options: ReproduceOptions, output: Output) -> None:
-    """Reproduce tables of the poly-encoder, two-tower and Sentence-BERT papers.
+    """Reproduce tables of the poly-encoder, two-tower and SBERT papers.
 
     Without TABLE they are listed with what they need and, roughly, cost. Each row is a run of its
     own, by the same functions as `polyrank train`, `pretrain` and `compare`; the figures stand

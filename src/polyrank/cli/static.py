@@ -45,10 +45,11 @@ class StaticOptions(ModelOptions):
 
 @command("static", StaticOptions)
 def static(options: StaticOptions, output: Output) -> None:
-    """Make a bi-encoder of static embeddings: one vector per token, averaged over a text.
+    """Make a bi-encoder of static embeddings, one vector per token.
 
-    From an encoder, which reads every token of its vocabulary alone (Model2Vec), or from a file of
-    word vectors. It is a baseline for other models and a base for `polyrank train --arch bi`.
+    The vector of a text is their average. They come from an encoder that reads each token of its
+    vocabulary alone (Model2Vec), or from a file of word vectors. It is a baseline for other models
+    and a base for `polyrank train --arch bi`.
     """
     from polyrank.models.distilled import distil_static, static_from_file
     from polyrank.models.folder import DESCRIPTION

@@ -61,13 +61,15 @@ class TrainOptions(DataOptions, RunOptions):
         unless=("show_config", "preview"),
     )
     base: str = option(
-        help="What to start from: an encoder, a sentence-transformers model or a saved polyrank "
-        "model, as a folder or hub id. A model brings its own settings; flags override them.",
+        help="The encoder or model to start from, a folder or hub id. It may be a "
+        "sentence-transformers model or a polyrank model, whose own settings are kept unless flags "
+        "override them.",
         metavar="MODEL",
         unless=("show_config", "preview"),
     )
     train: Path = option(
-        help="The training data: examples with context and response, or labelled pairs.",
+        help="The training data, a file or folder. It holds contexts with their responses, or "
+        "labelled pairs of texts.",
         unless=("show_config",),
     )
     dev: Path | None = option(
@@ -80,8 +82,8 @@ class TrainOptions(DataOptions, RunOptions):
     )
     preview: bool = option(
         False,
-        help="Print how the data are read, with the first records and the objective, and train "
-        "nothing.",
+        help="Show how the data are read, and train nothing. Prints the first records and the "
+        "objective.",
     )
     recipe: str | None = option(
         None,
@@ -146,8 +148,9 @@ def interrupted(options: TrainOptions) -> str:
 
 @command("train", TrainOptions, interrupted=interrupted)
 def train(options: TrainOptions, output: Output) -> None:
-    """Train a bi-, poly- or cross-encoder on contexts and their responses, or on labelled pairs.
+    """Train a bi-, poly- or cross-encoder on your own data.
 
+    The data are contexts with their responses, or labelled pairs of texts.
     An interrupted run resumes from its last checkpoint when it is started again. Under torchrun,
     all processes train one model. docs/training.md explains recipes, settings and processes.
     """

@@ -36,9 +36,9 @@ class TwoTowerConfig:
     projection: int | None = None
     """Dimension of a linear layer above the reduction; `none` means no layer."""
     max_context_length: int = 128
-    """Tokens of a context, special tokens included."""
+    """The most tokens of a context. Special tokens count."""
     max_candidate_length: int = 128
-    """Tokens of a candidate, special tokens included."""
+    """The most tokens of a candidate. Special tokens count."""
     context_truncation: Truncation = "by_kind"
     """The side on which a longer context is cut: `left` keeps the newest turns, `right` the
     beginning; `by_kind` cuts dialogues on the left and single texts on the right."""

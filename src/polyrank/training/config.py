@@ -17,7 +17,7 @@ class TrainingConfig:
     """The settings of one training run."""
 
     batch_size: int = 64
-    """Contexts per step, over all processes; for bi and poly, the responses of the other contexts
+    """Contexts per step, over all processes. For bi and poly, the responses of the other contexts
     are the negatives."""
     epochs: float = 3.0
     """Passes over the training examples."""
