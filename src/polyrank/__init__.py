@@ -11,46 +11,95 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from polyrank._version import __version__
     from polyrank.data.loading import load_examples
-    from polyrank.errors import PolyrankError
+    from polyrank.errors import (
+        DataError,
+        IndexFolderError,
+        InputError,
+        MissingExtraError,
+        ModelError,
+        PolyrankError,
+        StorageError,
+        TrainingError,
+        UsageError,
+    )
     from polyrank.evaluation.ranking import evaluate
     from polyrank.models.bi_encoder import BiEncoder
     from polyrank.models.checkpoint import load_model
+    from polyrank.models.config import BiEncoderConfig, CrossEncoderConfig, PolyEncoderConfig
     from polyrank.models.cross_encoder import CrossEncoder
     from polyrank.models.poly_encoder import PolyEncoder
-    from polyrank.records import Candidate, Example, Hit
+    from polyrank.records import Candidate, Example, Hit, LabelledPair, RetrievalSet
     from polyrank.retrieval.index import Index
     from polyrank.retrieval.rerank import RetrieveRerank
+    from polyrank.training.config import TrainingConfig
+    from polyrank.training.objectives.registry import ObjectiveConfig
+    from polyrank.training.result import TrainingResult
+    from polyrank.training.run import train
 
 __all__ = [
     "BiEncoder",
+    "BiEncoderConfig",
     "Candidate",
     "CrossEncoder",
+    "CrossEncoderConfig",
+    "DataError",
     "Example",
     "Hit",
     "Index",
+    "IndexFolderError",
+    "InputError",
+    "LabelledPair",
+    "MissingExtraError",
+    "ModelError",
+    "ObjectiveConfig",
     "PolyEncoder",
+    "PolyEncoderConfig",
     "PolyrankError",
+    "RetrievalSet",
     "RetrieveRerank",
+    "StorageError",
+    "TrainingConfig",
+    "TrainingError",
+    "TrainingResult",
+    "UsageError",
     "__version__",
     "evaluate",
     "load_examples",
     "load_model",
+    "train",
 ]
 
 _HOMES = {
     "BiEncoder": "models.bi_encoder",
+    "BiEncoderConfig": "models.config",
     "Candidate": "records",
     "CrossEncoder": "models.cross_encoder",
+    "CrossEncoderConfig": "models.config",
+    "DataError": "errors",
     "Example": "records",
     "Hit": "records",
     "Index": "retrieval.index",
+    "IndexFolderError": "errors",
+    "InputError": "errors",
+    "LabelledPair": "records",
+    "MissingExtraError": "errors",
+    "ModelError": "errors",
+    "ObjectiveConfig": "training.objectives.registry",
     "PolyEncoder": "models.poly_encoder",
+    "PolyEncoderConfig": "models.config",
     "PolyrankError": "errors",
+    "RetrievalSet": "records",
     "RetrieveRerank": "retrieval.rerank",
+    "StorageError": "errors",
+    "TrainingConfig": "training.config",
+    "TrainingError": "errors",
+    "TrainingResult": "training.result",
+    "UsageError": "errors",
     "__version__": "_version",
     "evaluate": "evaluation.ranking",
     "load_examples": "data.loading",
     "load_model": "models.checkpoint",
+    "train": "training.run",
 }
 
 

@@ -16,6 +16,7 @@ from typing import Any, Literal, TypeVar, Union, get_args, get_origin
 from polyrank.errors import UsageError, nearest
 
 T = TypeVar("T")
+NO_NAMES: Mapping[str, str] = types.MappingProxyType({})
 
 
 def from_mapping(cls: type[T], values: Mapping[str, Any], *, where: str) -> T:
@@ -168,3 +169,51 @@ def require_whole(name: str, value: Any, least: int = 1) -> int:
             "Change the value.",
         )
     return operator.index(value)
+
+
+def with_keywords(
+    where: str,
+    keywords: Mapping[str, Any],
+    *,
+    hidden: Iterable[tuple[str, str]] = (),
+    elsewhere: Mapping[str, str] = NO_NAMES,
+    **objects: Any,
+) -> dict[str, Any]:
+    """Settings objects with the values of keywords, each put where a setting has its name.
+
+    `objects`: an instance, or the class where none was given, by the name of the argument that
+    takes it. `hidden`: (argument, setting) that no keyword sets. `elsewhere`: from the names that
+    other libraries use to ours. Raises UsageError for an unknown name, naming the nearest, for a
+    value of another type, and for a setting that both a keyword and an instance change.
+    """
+    left_out = set(hidden)
+    owners: dict[str, str] = {}
+    classes = {
+        argument: given if isinstance(given, type) else type(given)
+        for argument, given in objects.items()
+    }
+    for argument, cls in classes.items():
+        for name in field_types(cls):
+            if (argument, name) not in left_out:
+                owners.setdefault(name, argument)
+    for name in keywords:
+        if name not in owners:
+            known = elsewhere.get(name)
+            remedy = nearest(name, owners) if known is None else f"Here it is {known!r}."
+            raise UsageError(f"{where} has no setting {name!r}.", remedy)
+    made = {}
+    for argument, given in objects.items():
+        base = given() if isinstance(given, type) else given
+        own = {name: value for name, value in keywords.items() if owners[name] == argument}
+        hints = field_types(classes[argument])
+        for field in dataclasses.fields(base):
+            value = getattr(base, field.name)
+            if field.name in own and value != field.default:
+                raise UsageError(
+                    f"{where}: {field.name} is given twice, as {own[field.name]!r} and in "
+                    f"{argument} as {value!r}.",
+                    f"Leave one of the two out; {argument} may hold the rest of the settings.",
+                )
+        checked = {name: coerce(value, hints[name], name, where) for name, value in own.items()}
+        made[argument] = dataclasses.replace(base, **checked)
+    return made

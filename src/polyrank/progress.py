@@ -34,6 +34,11 @@ def silent(words: str) -> None:
     """Say nothing."""
 
 
+def print_line(words: str) -> None:
+    """Say a line on standard error."""
+    print(words, file=sys.stderr, flush=True)
+
+
 @contextlib.contextmanager
 def reporting(listener: Listener) -> Iterator[None]:
     """Draw no bars, but tell `listener` the description and the advance of each."""

@@ -12,7 +12,7 @@ from safetensors.torch import load_file
 
 from polyrank import BiEncoder, CrossEncoder, PolyEncoder, load_model
 from polyrank._version import __version__
-from polyrank.errors import DataError, MissingExtraError, ModelError, TrainingError, UsageError
+from polyrank.errors import MissingExtraError, ModelError, TrainingError, UsageError
 from polyrank.evaluation.tasks import with_sampled_candidates
 from polyrank.jobs import LOCK
 from polyrank.records import Example, LabelledPair
@@ -148,9 +148,13 @@ def test_metrics_that_the_dev_data_cannot_give(settings, records, message, bert,
     assert not (tmp_path / ".out.training").exists()
 
 
-def test_dev_examples_need_candidates(bert, tmp_path):
-    with pytest.raises(DataError, match="Dev example 1 has no candidates"):
-        train(fresh(bert), examples(), tmp_path / "out", config(), dev=examples())
+def test_dev_examples_without_candidates_get_some(bert, tmp_path):
+    drawn = with_sampled_candidates(examples(), 20, seed=0)
+    results = [
+        train(fresh(bert), examples(), tmp_path / str(number), config(), dev=given)
+        for number, given in enumerate((examples(), drawn))
+    ]
+    assert results[0].figures == results[1].figures
 
 
 @pytest.mark.parametrize("metric", ["recall@3", "mrr", "recall@2"])

@@ -15,7 +15,8 @@ from polyrank.evaluation.tasks import with_sampled_candidates
 from polyrank.records import Example
 from polyrank.runtime import set_seed
 from polyrank.training.config import TrainingConfig
-from polyrank.training.run import finished, train
+from polyrank.training.identity import finished
+from polyrank.training.run import train
 
 WORDS = [
     "file",

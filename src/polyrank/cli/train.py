@@ -285,8 +285,8 @@ def finished_record(
     """The record of the run in the output, if it is the run that is asked for."""
     import json
 
+    from polyrank.training.identity import finished
     from polyrank.training.result import RECORD
-    from polyrank.training.run import finished
 
     if not finished(
         model,

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 from polyrank.data.files import Blame, at_place
 from polyrank.errors import DataError
-from polyrank.records import Example, LabelledPair
+from polyrank.records import Example, LabelledPair, RetrievalSet
 
 START = 100
 """Rows that are kept, so that the format can be told by them before they are read."""
@@ -85,6 +85,15 @@ class MemoryRows:
 def at_row(name: str, number: int) -> Blame:
     """A maker of errors that name a row of data in memory."""
     return at_place(Path(name), f"row {number}")
+
+
+def is_streamed(data: Any) -> bool:
+    """Whether the data come one by one, so that nobody knows how many there are."""
+    return (
+        not isinstance(data, (str, Path))
+        and not isinstance(data, RetrievalSet)
+        and not hasattr(data, "__len__")
+    )
 
 
 def items_of(data: Any, name: str) -> Iterator[Any]:

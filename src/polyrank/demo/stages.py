@@ -31,7 +31,8 @@ from polyrank.retrieval.index import Index
 from polyrank.runtime import set_seed
 from polyrank.storage import write_text
 from polyrank.training.config import TrainingConfig
-from polyrank.training.run import finished, train
+from polyrank.training.identity import finished
+from polyrank.training.run import train
 
 NUM_CANDIDATES = 20
 MOST_DEV, MOST_TEST = 150, 300

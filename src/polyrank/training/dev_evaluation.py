@@ -115,12 +115,6 @@ def own_figures(evaluation: Evaluation, config: TrainingConfig) -> Evaluation:
 def of_examples(dev: Sequence[Example], config: TrainingConfig) -> Evaluation:
     """recall@k, MRR and the metric asked for, of examples with candidates."""
     metric = asked(config) or "recall@1"
-    bare = next((number for number, one in enumerate(dev, 1) if not one.candidates), None)
-    if bare is not None:
-        raise DataError(
-            f"Dev example {bare} has no candidates to rank.",
-            "Give each its candidates, or draw them with with_sampled_candidates.",
-        )
     if not NAME.fullmatch(metric):
         raise UsageError(
             f"metric = {metric} is for labelled pairs, but the dev data are examples to rank.",

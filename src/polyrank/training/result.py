@@ -33,10 +33,12 @@ Records = Sequence[Example] | Sequence[LabelledPair] | CorpusPairs | RetrievalSe
 UNKNOWN = Provenance()
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class TrainingResult:
     """What a run did; also written to `training.json` in the model folder."""
 
+    output: Path
+    """The folder of the trained model."""
     steps: int
     pairs: int
     seconds: float
@@ -47,6 +49,15 @@ class TrainingResult:
     history: list[dict[str, float]]
     rescaling: list[float]
     """The factors by which the outputs of the encoders were multiplied at the start."""
+
+    def __repr__(self) -> str:
+        """A few lines for people."""
+        lines = [
+            f"Trained {self.steps:,} steps ({self.pairs:,} pairs) in {self.seconds:.1f} s.",
+            f"The model of step {self.best_step:,} is in {self.output}.",
+        ]
+        lines += [f"  dev {name:<12} {value:.4f}" for name, value in self.figures.items()]
+        return "\n".join(lines)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,7 +80,7 @@ class Run:
         """The texts that are kept beside the model, by file name; `module` is what was trained."""
         parameters = parameter_counts(self.model, module)
         record = {
-            **vars(result),
+            **{name: value for name, value in vars(result).items() if name != "output"},
             "objective": self.objective.objective,
             "parameters": parameters,
             "num_examples": len(self.examples),
@@ -139,9 +150,7 @@ def kind_of(records: Records) -> str:
     return "labelled pairs" if records_of(records) == "pairs" else "examples"
 
 
-def summarise(
-    state: Any, seconds: float, config: TrainingConfig, rescaling: list[float]
-) -> TrainingResult:
+def summarise(state: Any, seconds: float, run: Run, rescaling: list[float]) -> TrainingResult:
     """The result of a finished run, from the trainer's state and what `encoders.prepare` did."""
     best_step = state.best_global_step or state.global_step
     evaluated = [
@@ -151,8 +160,9 @@ def summarise(
     ]
     best: dict[str, float] = evaluated[-1] if evaluated else {}
     return TrainingResult(
+        output=run.output,
         steps=state.global_step,
-        pairs=state.global_step * config.batch_size,
+        pairs=state.global_step * run.config.batch_size,
         seconds=seconds,
         best_step=best_step,
         figures={

@@ -13,104 +13,123 @@ from __future__ import annotations
 
 import gc
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from transformers import TrainerCallback
 
-from polyrank.config import to_mapping
+from polyrank.data.loading import Data
 from polyrank.errors import UsageError
-from polyrank.evaluation.tasks import RetrievalTask
-from polyrank.jobs import Job, differences, digest_of, working
+from polyrank.jobs import Job, differences, working
 from polyrank.models.base import Model
 from polyrank.models.folder import DESCRIPTION
-from polyrank.progress import Say, silent
-from polyrank.records import Example, LabelledPair, RetrievalSet
+from polyrank.progress import Say, print_line, silent
 from polyrank.runtime import set_seed
 from polyrank.storage import require_replaceable
 from polyrank.training import processes
 from polyrank.training.config import TrainingConfig
-from polyrank.training.dev_evaluation import Dev, evaluation_of
+from polyrank.training.dev_evaluation import evaluation_of
 from polyrank.training.encoders import freeze, prepare
+from polyrank.training.given import run_of
+from polyrank.training.identity import training_job, with_objective
 from polyrank.training.logs import LOG, JsonLog, ProgressLog, StepClock, TensorBoardLog
 from polyrank.training.model_card import Provenance
 from polyrank.training.objectives.objective import Evaluation
-from polyrank.training.objectives.registry import ObjectiveConfig, Setup, build, objective_for
+from polyrank.training.objectives.registry import ObjectiveConfig, Setup, build
 from polyrank.training.pretraining.corpora import CorpusPairs
-from polyrank.training.result import RECORD, UNKNOWN, Run, TrainingResult, summarise
+from polyrank.training.result import UNKNOWN, Run, TrainingResult, summarise
 from polyrank.training.trainer import RankingTrainer, training_arguments
 
 STATE = "trainer_state.json"
-WORDS = {
-    "architecture": "another architecture ({})",
-    "training": "other settings",
-    "objective": "another objective",
-    "model": "another base or other settings of the model",
-    "dtype": "another precision",
-    "share": "another share of the training data ({})",
-    "examples": "other training data",
-    "dev": "other dev data",
-    "teacher": "another teacher",
-}
-EVERYTHING = "100%"
-DEFAULT = ObjectiveConfig()
 
 
 def train(
     model: Model,
-    examples: Sequence[Example] | Sequence[LabelledPair] | CorpusPairs,
+    examples: Data | CorpusPairs,
     output: str | Path,
-    config: TrainingConfig,
+    config: TrainingConfig | None = None,
     *,
-    objective: ObjectiveConfig = DEFAULT,
-    dev: Dev = (),
-    restart: bool = False,
-    say: Say = silent,
-    provenance: Provenance = UNKNOWN,
-    tensorboard: Path | None = None,
+    objective: ObjectiveConfig | str | None = None,
+    dev: Data | None = None,
+    dev_candidates: int | Literal["all"] | None = None,
     teacher: Model | None = None,
+    restart: bool = False,
+    show_progress_bar: bool = True,
+    say: Say | None = None,
+    tensorboard: str | Path | None = None,
+    provenance: Provenance = UNKNOWN,
+    **settings: Any,
 ) -> TrainingResult:
-    """Train `model` in place on `examples` and save it to the folder `output`.
+    """Train a model in place and save it to a folder, as in `train(model, examples, "my-model")`.
 
-    `dev` examples, which need candidates, labelled pairs, or a corpus that bi- and poly-encoders
-    search, choose the best checkpoint; without them the last is kept. The pairs of a corpus bring
-    held-out ones of their own. Precision is the model's `compute_dtype`: bfloat16 runs the encoders
-    in mixed precision, with float32 weights. An interrupted run resumes when it is started again
-    with the same settings. `provenance` is for the model card; its share is part of the run's
-    identity. `tensorboard` is a folder for its events. A `teacher` scores all candidates of each
-    step beside the model (see `ObjectiveConfig.teacher_share`); it is not changed.
+    An interrupted run resumes when it is started again with the same settings and data. Precision
+    is the model's `compute_dtype`: bfloat16 runs the encoders in mixed precision, with float32
+    weights. Under torchrun, every process calls it with the same arguments and gets the same model
+    and result; the first speaks, evaluates and saves.
 
-    Under torchrun, every process calls it with the same arguments and gets the same model and
-    result; the first speaks, evaluates and saves. Raises UsageError where another run works on the
-    same output or an unfinished run with other settings is in the way (unless `restart`), DataError
-    for too few examples, TrainingError for a loss that is not finite or has diverged, StorageError
-    if the disk refuses.
+    Args:
+        model: A bi-, poly- or cross-encoder.
+        examples: What to learn from, as for `load_examples`: a path, a list of records, mappings or
+            tuples, a data set, a generator. Of a generator the first `max_steps` · `batch_size`
+            rows are read, or all of them without `max_steps`. The pairs of a corpus bring
+            held-out ones of their own.
+        output: The folder for the model; a model there is replaced when the run is complete.
+        config: Settings in the place of keywords.
+        objective: The name of the loss, such as `cosent`, or all settings of the objective.
+        dev: What chooses the best checkpoint: examples, labelled pairs, or a corpus with
+            judgements; without it, the last checkpoint is kept.
+        dev_candidates: Candidates of each dev example that has none, drawn from the responses of
+            all; by default 20, or fewer where there are too few. `all` makes a corpus of them.
+        teacher: A model that scores all candidates of each step beside the trained one (see
+            `ObjectiveConfig.teacher_share`); it is not changed.
+        restart: Discard an unfinished run of the same output.
+        show_progress_bar: Show on standard error how far the training is; False is silent.
+        say: Gets the lines that are otherwise printed on standard error.
+        tensorboard: A folder for the events of TensorBoard.
+        provenance: Where the run comes from, for the model card; its share is part of the run's
+            identity.
+        **settings: Any field of `TrainingConfig` and `ObjectiveConfig`, such as `epochs=3`,
+            `batch_size=64`, `learning_rate=2e-5`.
+
+    Returns:
+        What the run did: its steps, time and dev figures; `print` shows them.
+
+    Raises:
+        UsageError: A setting is unknown or given twice, another run works on the same output, or an
+            unfinished run with other settings is in the way.
+        DataError: The examples cannot be read, or there are too few.
+        TrainingError: The loss is not finite or has diverged.
+        StorageError: The disk refuses to take the model or a checkpoint.
     """
-    run = Run(
-        model=model,
-        examples=examples,
-        dev=dev,
-        output=Path(output),
-        config=config,
-        objective=objective,
-        teacher=teacher,
-        provenance=provenance,
-        tensorboard=tensorboard,
-    )
-    say = say if processes.is_first() else silent
+    say = listener(say, show_progress_bar)
+    with processes.sharing_errors():
+        run = run_of(
+            model,
+            examples,
+            output,
+            config,
+            objective=objective,
+            dev=dev,
+            dev_candidates=dev_candidates,
+            teacher=teacher,
+            tensorboard=tensorboard,
+            provenance=provenance,
+            settings=settings,
+            say=say,
+        )
     processes.connect(model.device.type)
     with processes.explaining_lost_processes():
         with processes.sharing_errors():
             require_replaceable(run.output, DESCRIPTION, "a model")
-            check_batches(len(examples), config)
+            check_batches(len(run.examples), run.config)
             run = with_objective(run)
             job = training_job(run)  # before the model gets what the objective adds to it
-            set_seed(config.seed)
-            setup = build(model, examples, config, run.objective, teacher)
-            evaluation = evaluation_of(setup, dev, config)
+            set_seed(run.config.seed)
+            setup = build(model, run.examples, run.config, run.objective, teacher)
+            evaluation = evaluation_of(setup, run.dev, run.config)
         for note in setup.notes:
             say(note)
         require_agreement(job)
@@ -122,6 +141,15 @@ def train(
             freeze(model, "all")
     gc.collect()  # the trainer refers to itself, and its optimiser is twice the size of the model
     return result
+
+
+def listener(say: Say | None, show_progress_bar: bool) -> Say:
+    """What the first process says its lines to: `say`, standard error or nobody."""
+    if not processes.is_first():
+        return silent
+    if say is not None:
+        return say
+    return print_line if show_progress_bar else silent
 
 
 def fit(
@@ -164,69 +192,7 @@ def fit(
         say(f"Resuming after step {step_of(checkpoint)} of {arguments.max_steps}.")
     trainer.train(resume_from_checkpoint=None if checkpoint is None else str(checkpoint))
     model.eval()
-    return summarise(trainer.state, clock.seconds, config, factors)
-
-
-def with_objective(run: Run) -> Run:
-    """The run with the objective that `auto` stands for. Raises UsageError where none suits."""
-    if isinstance(run.examples, CorpusPairs):  # their objective cannot be chosen
-        return run
-    chosen = objective_for(run.model, run.examples, run.objective)
-    return replace(run, objective=replace(run.objective, objective=chosen.name))
-
-
-def training_job(run: Run) -> Job:
-    """The run as a job, with everything that its result depends on."""
-    model, teacher = run.model, run.teacher
-    identity = {
-        "architecture": model.architecture,
-        "training": to_mapping(run.config),
-        "objective": to_mapping(run.objective),
-        "model": model.classes_fingerprint(),
-        "dtype": str(model.compute_dtype),
-        "share": run.provenance.share or EVERYTHING,
-        "examples": fingerprint_of(run.examples),
-        "dev": fingerprint_of(run.dev),
-    }
-    if teacher is not None:
-        identity["teacher"] = teacher.fingerprint()
-    return Job(output=run.output, doing="training", noun="run", identity=identity, words=WORDS)
-
-
-def fingerprint_of(examples: Dev | CorpusPairs) -> str:
-    """The SHA-256 of records, in their order; for pairs of a corpus, of what they are drawn by."""
-    if isinstance(examples, RetrievalSet):
-        return RetrievalTask(data=examples).digest
-    return examples.fingerprint if isinstance(examples, CorpusPairs) else digest_of(examples)
-
-
-def finished(
-    model: Model,
-    examples: Sequence[Example] | Sequence[LabelledPair],
-    output: str | Path,
-    config: TrainingConfig,
-    *,
-    objective: ObjectiveConfig = DEFAULT,
-    dev: Dev = (),
-    provenance: Provenance = UNKNOWN,
-) -> bool:
-    """Whether `output` holds what `train` with these arguments would make."""
-    output = Path(output)
-    try:
-        record = json.loads((output / RECORD).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return False
-    run = Run(
-        model=model,
-        examples=examples,
-        dev=dev,
-        output=output,
-        config=config,
-        objective=objective,
-        provenance=provenance,
-    )
-    same: bool = record.get("identity") == training_job(with_objective(run)).plain
-    return same
+    return summarise(trainer.state, clock.seconds, run, factors)
 
 
 def check_batches(num_examples: int, config: TrainingConfig) -> None:
