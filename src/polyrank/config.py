@@ -1,6 +1,6 @@
 """Settings: frozen keyword-only dataclasses to and from plain mappings, JSON and YAML.
 
-Knows how a value is checked against a field's type; knows nothing of what the settings mean.
+Knows how to check a value against a field's type, but not what the settings mean.
 """
 
 from __future__ import annotations

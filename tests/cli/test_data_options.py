@@ -30,9 +30,9 @@ def test_columns_that_are_no_mapping_are_refused(wrong):
         columns_of(DataOptions(columns=(wrong,)))
 
 
-def test_what_was_passed_over_is_said(tmp_path):
+def test_what_was_skipped_is_said(tmp_path):
     path = tmp_path / "train.csv"
     path.write_text("Context,Utterance,Label\na,b,1\na,c,0\n")
     said = []
     load_training(path, DataOptions(), say=said.append)
-    assert said == [f"{path}: 1 row labelled 0 passed over."]
+    assert said == [f"{path}: skipped 1 row labelled 0."]

@@ -218,7 +218,7 @@ def bad_files(folder):
     """Files of examples that cannot be read, with what the message must say of each."""
     good = json.dumps({"context": "a", "response": "b"})
     texts = {
-        "empty.jsonl": ("", "holds no example"),
+        "empty.jsonl": ("", "hold no example"),
         "broken.jsonl": (f"{good}\n{{not json\n", "line 2: The line is not JSON"),
         "list.jsonl": (f"{good}\n[1]\n", "line 2: The line holds a list"),
         "missing.jsonl": ('{"context": "a", "word": "b"}\n', "line 1: The field 'response' is"),
@@ -269,7 +269,7 @@ def test_bad_data_names_file_and_line(number, bert, trained, tmp_path, capsys):
         ({"--temperature": "0"}, "temperature must be positive"),
         ({"--num-kodes": "3"}, "Did you mean '--num-codes'?"),
         ({"--device": "toaster"}, "The device 'toaster' cannot be used"),
-        ({"--max-context-length": "5000"}, "places at most 64 tokens"),
+        ({"--max-context-length": "5000"}, "takes at most 64 tokens"),
     ],
 )
 def test_bad_options_are_named(changed, message, bert, data, tmp_path, capsys):

@@ -50,15 +50,15 @@ BAD = {
     "ubuntu cut off": ("a.csv", 'Context,Utterance,Label\na,b,1\n"a,b', 3, "not CSV"),
     "dstc7 cut off": ("a.json", json.dumps(DIALOGUES, indent=1)[:-60], LAST, "not JSON"),
     "dstc7 ends early": ("a.json", json.dumps(DIALOGUES, indent=1)[:-2], LAST, "premature EOF"),
-    "tab cut off": ("a.tsv", f"1{T}a{T}b{T}c\n0{T}a", 2, "2 columns, at least 3"),
+    "tab cut off": ("a.tsv", f"1{T}a{T}b{T}c\n0{T}a", 2, "2 columns; at least 3"),
     "wikipedia cut off": (
         "a.jsonl",
         '{"title": "a", "text": "b. C."}\n{"title": "a',
         2,
         "not JSON",
     ),
-    "nli cut off": ("a.tsv", f"sentence1{T}sentence2{T}gold_label\na{T}b", 2, "2 columns, 3 exp"),
-    "sts cut off": ("a.tsv", f"g{T}f{T}y{T}1{T}5.0{T}a{T}b\ng{T}f", 2, "2 columns, at least 7"),
+    "nli cut off": ("a.tsv", f"sentence1{T}sentence2{T}gold_label\na{T}b", 2, "2 columns; 3 are"),
+    "sts cut off": ("a.tsv", f"g{T}f{T}y{T}1{T}5.0{T}a{T}b\ng{T}f", 2, "2 columns; at least 7"),
     "squad cut off": ("a.json", json.dumps(SQUAD, indent=1)[:-30], LAST, "not JSON"),
     "natural questions cut off": (
         "a.jsonl",
@@ -66,11 +66,11 @@ BAD = {
         2,
         "not JSON",
     ),
-    "pairs cut off": ("a.csv", "first,second,label\na,b,1\nc", 3, "1 columns, 3 expected"),
-    "table cut off": ("a.tsv", f"question{T}answer\na{T}b\nc", 3, "1 columns, 2 expected"),
+    "pairs cut off": ("a.csv", "first,second,label\na,b,1\nc", 3, "1 columns; 3 are"),
+    "table cut off": ("a.tsv", f"question{T}answer\na{T}b\nc", 3, "1 columns; 2 are"),
     # wrong columns and fields
-    "convai2 columns": ("a.txt", f"1 hi{T}a{T}b{T}a{T}e", 1, "5 columns, 2 to 4"),
-    "convai2 no label": ("a.txt", "1 hi", 1, "1 columns, 2 to 4"),
+    "convai2 columns": ("a.txt", f"1 hi{T}a{T}b{T}a{T}e", 1, "5 columns; 2 to 4"),
+    "convai2 no label": ("a.txt", "1 hi", 1, "1 columns; 2 to 4"),
     "convai2 numbers": ("a.txt", f"1 hi{T}a\n3 hi{T}a", 2, "number 3 after 1; 2 or 1"),
     "convai2 no number": ("a.txt", f"1 hi{T}a\nhi{T}a", 2, "not with a number"),
     "parlai no colon": ("a.txt", f"text:a{T}labels", 1, "not a field: it has no colon"),
@@ -80,15 +80,15 @@ BAD = {
         1,
         "'labels' is missing; there are text, la",
     ),
-    "parlai twice": ("a.txt", f"text:a{T}text:b{T}labels:c", 1, "'text' stands twice"),
+    "parlai twice": ("a.txt", f"text:a{T}text:b{T}labels:c", 1, "'text' appears twice"),
     "parlai done": ("a.txt", f"text:a{T}labels:c{T}episode_done:1", 1, "not True or False"),
-    "ubuntu columns": ("a.csv", "Context,Utterance,Label\na,b,1\na,b,1,2\n", 3, "4 columns, 3 exp"),
+    "ubuntu columns": ("a.csv", "Context,Utterance,Label\na,b,1\na,b,1,2\n", 3, "4 columns; 3 are"),
     "ubuntu distractors": ("a.csv", "Context,Ground Truth Utterance\na,b\n", 2, "Distractor_0"),
     "csv quotes": ("a.csv", 'question,answer\n"a"b,c\n', 2, "not CSV"),
     "two equal columns": ("a.csv", "question,answer,answer\na,b,c\n", 1, "called 'answer'"),
     "nli columns": ("a.tsv", f"sentence1{T}sentence2{T}gold_label\na{T}b{T}c{T}d", 2, "4 columns"),
     "nli field": ("a.jsonl", lines([SNLI[0], changed(SNLI[0], "sentence2", to=None)]), 2, "second"),
-    "sts no score": ("a.tsv", f"score{T}sentence1{T}sentence2\n5{T}a\n", 2, "2 columns, 3"),
+    "sts no score": ("a.tsv", f"score{T}sentence1{T}sentence2\n5{T}a\n", 2, "2 columns; 3"),
     "table number": ("a.jsonl", '{"question": 5, "answer": "a"}\n', 1, "'context' is an|empty|be"),
     "array of texts": ("a.json", '[{"question": "a", "answer": "b"},\n "a"]', 2, "str, not an obj"),
     # labels
@@ -99,7 +99,7 @@ BAD = {
     "sts label": ("a.tsv", f"score{T}sentence1{T}sentence2\n5.1{T}a{T}b\n", 2, "0 to 5, got '5.1'"),
     "sts no number": ("a.tsv", f"score{T}sentence1{T}sentence2\nx{T}a{T}b\n", 2, "0 to 5, got 'x'"),
     "sts not finite": ("a.tsv", f"score{T}sentence1{T}sentence2\nnan{T}a{T}b\n", 2, "got 'nan'"),
-    "pairs score": ("a.csv", "first,second,label\na,b,.5\na,b,3\n", 3, "outside of 0 to 1"),
+    "pairs score": ("a.csv", "first,second,label\na,b,.5\na,b,3\n", 3, "must be from 0 to 1"),
     "pairs class": ("a.csv", "first,second,label\na,b,1\na,b,-1\n", 3, "class is -1"),
     "pairs label": ("a.csv", "first,second,label\na,b,same\n", 2, "must be a number, got 'same'"),
     "examples scores": (
@@ -184,26 +184,36 @@ BAD = {
         2,
         "that of line 1",
     ),
-    "table ids": ("a.csv", "id,question,answer\n1,a,b\n1,c,d\n", 3, "'1' is that of line 2"),
-    "pairs ids": ("a.csv", "id,first,second,label\n1,a,b,0\n1,c,d,1\n", 3, "'1' is that of line 2"),
-    "dstc7 ids": ("a.json", json.dumps(DIALOGUES[:1] * 2), 1, "'17' is that of the dialogue at"),
+    "table ids": ("a.csv", "id,question,answer\n1,a,b\n1,c,d\n", 3, "'1' is also that of line 2"),
+    "pairs ids": (
+        "a.csv",
+        "id,first,second,label\n1,a,b,0\n1,c,d,1\n",
+        3,
+        "'1' is also that of line 2",
+    ),
+    "dstc7 ids": (
+        "a.json",
+        json.dumps(DIALOGUES[:1] * 2),
+        1,
+        "'17' is also that of the dialogue at",
+    ),
     "squad ids": (
         "a.json",
         json.dumps(changed(SQUAD, *PARAGRAPH, "qas", 1, "id", to="q1")),
         None,
-        r"qas\[1\]: The id 'q1' is that of \$.data\[0\].paragraphs\[0\].qas\[0\]",
+        r"qas\[1\]: The id 'q1' is also that of \$.data\[0\].paragraphs\[0\].qas\[0\]",
     ),
     "natural questions ids": (
         "a.jsonl",
         lines([NATURAL_QUESTION] * 2),
         2,
-        "'55' is that of line 1",
+        "'55' is also that of line 1",
     ),
     "wikipedia ids": (
         "a.jsonl",
         lines([{"id": "1", "title": "a", "text": "B. C."}] * 2),
         2,
-        "'1' is that of line 1",
+        "'1' is also that of line 1",
     ),
 }
 
@@ -303,7 +313,7 @@ BAD_BEIR = {
     ),
     "no text": ({"corpus.jsonl": [{"_id": "d1"}]}, "corpus.jsonl", 1, "no text 'text'"),
     "no query": ({"queries.jsonl": [{"_id": "d1"}]}, "queries.jsonl", 1, "no text 'text'"),
-    "columns": ({"qrels/test.tsv": f"h\nq1{T}d1\n"}, "qrels/test.tsv", 2, "2 columns, 3 expected"),
+    "columns": ({"qrels/test.tsv": f"h\nq1{T}d1\n"}, "qrels/test.tsv", 2, "2 columns; 3 are"),
     "grade": ({"qrels/test.tsv": f"h\nq1{T}d1{T}x\n"}, "qrels/test.tsv", 2, "'x' is not a whole"),
     "unknown document": (
         {"qrels/test.tsv": f"h\nq1{T}d9{T}1\n"},
@@ -351,10 +361,10 @@ def test_damaged_parquet_is_named(tmp_path):
     path = tmp_path / "a.parquet"
     rows = [{"question": "a", "answer": None}]
     pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows), path)
-    with pytest.raises(DataError, match="no example; passed over: 1 row with an empty response"):
+    with pytest.raises(DataError, match="no example; skipped: 1 row with an empty response"):
         load_records(path)
     path.write_bytes(path.read_bytes()[:-20])
-    with pytest.raises(DataError, match="not a whole Parquet file") as caught:
+    with pytest.raises(DataError, match="not a complete Parquet file") as caught:
         load_records(path)
     assert str(path) in str(caught.value)
 

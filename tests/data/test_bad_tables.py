@@ -132,10 +132,10 @@ def test_rows_with_empty_cells_are_counted_with_the_first(tmp_path):
     )
     path = tmp_path / "faq.csv"
     assert said[1:] == [
-        f"{path}: 2 rows with an empty context passed over, the first in line 3.",
-        f"{path}: 2 rows with an empty response passed over, the first in line 4.",
+        f"{path}: skipped 2 rows with an empty context, the first in line 3.",
+        f"{path}: skipped 2 rows with an empty response, the first in line 4.",
     ]
-    with pytest.raises(DataError, match="no example; passed over: 1 row with an empty response"):
+    with pytest.raises(DataError, match="no example; skipped: 1 row with an empty response"):
         load_records(write(tmp_path, "question,answer\nx,\n"))
 
 
@@ -151,11 +151,11 @@ def test_rows_with_empty_cells_are_counted_with_the_first(tmp_path):
         ("question\nHow?\n", "faq.csv", "has only one column, 'question'. Give it a column of"),
         ("Frage,Antwort\na,b\n", "faq.csv", "--columns context=Frage,response=Antwort"),
         (table(ROWS, header=("text", "text")), "faq.csv", "Two columns are called 'text'"),
-        ("question,answer\nHow?,This, that.\n", "faq.csv", "line 2: The line has 3 columns, 2"),
+        ("question,answer\nHow?,This, that.\n", "faq.csv", "line 2: The line has 3 columns; 2"),
         ("", "faq.csv", r"faq.csv: The file is empty\. Give a file"),
         ("\n \n", "faq.csv", "The file is empty"),
         ("", "faq.txt", "The file is empty"),
-        ("question,answer\n", "faq.csv", "The data holds no example"),
+        ("question,answer\n", "faq.csv", "The data hold no example"),
         (b"%PDF-1.4\n\xff", "faq.csv", "not a text but a PDF"),
         (b"\xd0\xcf\x11\xe0\xa1\xb1" + bytes(600), "faq.csv", "an Excel workbook. Save it as CSV"),
         (gzip.compress(b"question,answer\na,b\n"), "faq.csv", "compressed by gzip. Let its name"),

@@ -154,9 +154,9 @@ def test_an_empty_cell_is_no_negative_and_no_positive(tmp_path):
     assert load_examples(path) == [Example(context="q", response="p")]
     path = tmp_path / "a.jsonl"
     for positives, message in (
-        ([], "no example; passed over: 1 row with an empty response"),
+        ([], "no example; skipped: 1 row with an empty response"),
         (["p", ""], "response in column 'pos' is empty"),
-        ("", "no example; passed over: 1 row with an empty response"),
+        ("", "no example; skipped: 1 row with an empty response"),
     ):
         path.write_text(json.dumps({"query": "q", "pos": positives}) + "\n")
         with pytest.raises(DataError, match=message):

@@ -46,9 +46,7 @@ def test_the_true_form_is_read(fixture, written):
         assert [type(record.label) for record in found if isinstance(record, LabelledPair)] == [
             type(record.label) for record in fixture.records if isinstance(record, LabelledPair)
         ]
-    expected = (
-        [] if fixture.passed_over is None else [f"{path}: {fixture.passed_over} passed over."]
-    )
+    expected = [] if fixture.passed_over is None else [f"{path}: skipped {fixture.passed_over}."]
     assert [words for words in said if ": read as " not in words] == expected
 
 
@@ -220,7 +218,7 @@ def test_hub_addresses():
     assert parse_address(Path("hub:org/name:validation")) == ("org/name", None, "validation")
     assert parse_address(Path("hub:glue:stsb")) == ("glue", "stsb", None)
     assert parse_address(Path("hub:glue:stsb:train")) == ("glue", "stsb", "train")
-    with pytest.raises(UsageError, match="not the address"):
+    with pytest.raises(UsageError, match="does not name a data set"):
         parse_address(Path("hub::train"))
 
 

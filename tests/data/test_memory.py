@@ -176,7 +176,7 @@ BAD = {
     "one record": (EXAMPLES[0], "a single record"),
     "a number": (7, "of the type int, which holds no rows"),
     "numbers": ([1, 2], "row 1: The row is a value of the type int"),
-    "nothing": ([], "holds no example"),
+    "nothing": ([], "hold no example"),
     "two kinds": ([*EXAMPLES, PAIRS[0]], "row 7: The record is a value of the type LabelledPair"),
     "an empty answer": ([*ROWS, {"question": "how", "answer": ""}], "row 7: The response in"),
     "no answer": ([*ROWS, {"question": "how"}], "row 7: No column holds the response"),

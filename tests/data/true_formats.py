@@ -276,14 +276,14 @@ FIXTURES = [
                 negatives=("no", "never"),
             )
         ],
-        passed_over="1 contexts without a response labelled 1",
+        passed_over="1 context without a response labelled 1",
     ),
     Fixture(
         "wikipedia",
         "wikipedia_test10k.txt",
         f"cats sleep .{T}they purr .\nalone\n",
         [Example(context="cats sleep .", response="they purr .")],
-        passed_over="1 articles of fewer than 2 sentences",
+        passed_over="1 article of fewer than 2 sentences",
     ),
     Fixture(
         "wikipedia",
@@ -370,13 +370,13 @@ FIXTURES = [
         [Example(context="Q", response="A")],
     ),
     Fixture(
-        "squad", "dev-v2.0.json", json.dumps(SQUAD), passed_over="1 questions without an answer"
+        "squad", "dev-v2.0.json", json.dumps(SQUAD), passed_over="1 question without an answer"
     ),
     Fixture(
         "natural-questions",
         "v1.0-simplified.jsonl",
         lines([NATURAL_QUESTION, UNANSWERED]),
-        passed_over="1 questions without a short answer in a paragraph",
+        passed_over="1 question without a short answer in a paragraph",
     ),
 ]
 

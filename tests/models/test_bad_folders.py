@@ -178,7 +178,7 @@ def test_an_encoder_with_missing_weights(own_bert):
 def test_an_encoder_with_weights_of_other_shapes(own_bert):
     key = "embeddings.LayerNorm.weight"
     change_weights(own_bert, lambda weights: weights.update({key: torch.zeros(3)}))
-    with pytest.raises(ModelError, match=r"of other shapes .*: embeddings\.LayerNorm\.weight"):
+    with pytest.raises(ModelError, match=r"whose shapes differ .*: embeddings\.LayerNorm\.weight"):
         BiEncoder.from_pretrained(own_bert)
 
 

@@ -58,7 +58,7 @@ def test_a_dump_becomes_a_corpus(source, tmp_path):
     assert (bare["paragraphs"], bare["sentences"], bare["links"]) == (24, 48, 48)
     assert {reason: found.count for reason, found in corpus.dropped.items()} == {
         "other namespace": 1,
-        "redirect without an end": 1,
+        "circular redirect": 1,
     }
     assert len(corpus.manifest.parts) > 2
     article = list(corpus)[5]
@@ -234,7 +234,7 @@ def test_a_dump_that_is_cut_off_keeps_what_came_before(tmp_path):
 def test_a_dump_without_articles_is_an_error(tmp_path, pages):
     source = tmp_path / "wiki.xml"
     source.write_text(dump(*pages))
-    with pytest.raises(DataError, match=r"wiki\.xml: Nothing in it became a document"):
+    with pytest.raises(DataError, match=r"wiki\.xml: It has no documents"):
         convert(source, tmp_path / "corpus", keep_going=True)
     assert [path.name for path in tmp_path.iterdir()] == ["wiki.xml"]
 
@@ -247,7 +247,7 @@ def test_a_page_that_is_too_broken_to_be_read_costs_itself(tmp_path):
     assert [article.title for article in corpus] == ["A", "Z"]
     assert corpus.dropped["broken markup"].count == 1
     assert corpus.dropped["broken markup"].examples == (
-        "Bad: 5,000 brackets and tags without an end in 20,000 characters",
+        "Bad: 5,000 unclosed brackets and tags in 20,000 characters",
     )
 
 
@@ -330,7 +330,7 @@ def test_a_source_is_told_by_its_first_bytes(tmp_path, name, content, kind):
 def test_several_files_are_of_one_kind_that_takes_several(tmp_path):
     for name, content in (("a.txt", "Hello."), ("b.txt", "Bye."), ("c.xml", ""), ("d.xml", "")):
         (tmp_path / name).write_text(content)
-    with pytest.raises(UsageError, match="A corpus of wikipedia is made from one file, got 2"):
+    with pytest.raises(UsageError, match="A corpus of wikipedia needs exactly one file, got 2"):
         source_at(tmp_path / "c.xml", tmp_path / "d.xml")
     with pytest.raises(UsageError, match=r"a\.txt is books, and .*c\.xml is wikipedia"):
         source_at(tmp_path / "a.txt", tmp_path / "c.xml")

@@ -116,7 +116,7 @@ def test_a_file_that_is_cut_off_gives_what_it_holds_and_says_so(tmp_path):
     )
     path.write_bytes(lzma.compress(lines.encode())[:-2000])
     found = []
-    with pytest.raises(DataError, match="damaged or cut off"):
+    with pytest.raises(DataError, match="damaged or truncated"):
         found.extend(read_conversations(path))
     assert found
 

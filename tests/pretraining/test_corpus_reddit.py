@@ -181,7 +181,7 @@ def test_a_dropped_post_takes_its_thread_with_it(tmp_path):
 
 def test_posts_alone_ask_for_their_comments(tmp_path):
     path = write(tmp_path / "RS_2019-06", post("p"))
-    with pytest.raises(DataError, match=r"no comments that answer them.*RC_") as caught:
+    with pytest.raises(DataError, match=r"posts but no comments.*RC_") as caught:
         parted(path)
     assert caught.value.path == str(path)
 

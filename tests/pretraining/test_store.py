@@ -72,8 +72,8 @@ def test_a_folder_that_is_no_corpus_is_refused(tmp_path):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"version": 2}, "version 2, and this polyrank reads 1"),
-        ({"format": "else"}, "not of the format"),
+        ({"version": 2}, "version 2, but this polyrank reads 1"),
+        ({"format": "else"}, "does not have the format"),
         ({"parts": [{"no": 1}]}, "damaged"),
         ({"dropped": 3}, "damaged"),
     ],

@@ -228,7 +228,7 @@ def test_tables_can_be_sent_to_another_process(tmp_path):
 
 
 def test_no_tables_are_told(tmp_path):
-    with pytest.raises(DataError, match="built again"):
+    with pytest.raises(DataError, match="it is rebuilt"):
         CorpusTables(tmp_path)
     (tmp_path / "tables.json").write_text('{"version": 0}')
     with pytest.raises(DataError, match="version"):

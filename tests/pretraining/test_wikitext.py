@@ -183,12 +183,12 @@ def test_the_time_is_bounded_whatever_stands_in_a_page(piece):
 @pytest.mark.parametrize(
     ("wikitext", "message"),
     [
-        ("{{a|" * 5_000, "5,000 brackets and tags without an end in 20,000 characters"),
-        ("[[a {{b ]]" * 2_000, "2,000 brackets"),
-        ("<span style='" * 2_000, "2,000 brackets"),
+        ("{{a|" * 5_000, "5,000 unclosed brackets and tags in 20,000 characters"),
+        ("[[a {{b ]]" * 2_000, "2,000 unclosed brackets"),
+        ("<span style='" * 2_000, "2,000 unclosed brackets"),
         ("=a" * 2_000, "a heading with a thousand equals signs"),
         ("=a<!--\n-->" * 2_000, "a heading with a thousand equals signs"),
-        ("[[a]]" * 100_000, "200,000 signs of markup"),
+        ("[[a]]" * 100_000, "200,000 markup tokens"),
     ],
 )
 def test_a_page_that_would_take_the_parser_too_long_is_not_read(wikitext, message):

@@ -1,4 +1,4 @@
-"""Which texts are right for a context, as far as some examples say; negatives are never among them.
+"""Which texts are right for a context, according to some examples; they are never negatives.
 
 Two texts are the same if they differ only in case and white space. Knows nothing of how negatives
 are found.
@@ -17,18 +17,18 @@ from numpy.typing import NDArray
 from polyrank.records import Context, Example
 
 MULTIPLIER = -7046029254386353131
-"""Odd, so that a pair of identities becomes one number: context · MULTIPLIER + text, in 64 bits."""
+"""Odd; turns a pair of identities into one number: context · MULTIPLIER + text, in 64 bits."""
 
 Identities = NDArray[np.int64]
 
 
 def folded(text: str) -> str:
-    """A text without the differences that do not make it another one."""
+    """A text without case and extra white space, so that equal texts compare equal."""
     return " ".join(text.casefold().split())
 
 
 def text_identity(text: Context) -> int:
-    """A number that is the same in every process for equal texts or turns: 64 bits, signed."""
+    """A signed 64-bit number, the same in every process for equal texts or turns."""
     turns: Iterable[str] = [text] if isinstance(text, str) else text
     digest = hashlib.blake2b(digest_size=8)
     for turn in turns:
@@ -52,7 +52,7 @@ class KnownAnswers:
         self._contexts = np.sort(contexts[first])
         texts = contexts[is_text]
         self.pairs = np.union1d(answered, paired(texts, texts))
-        """Every context with each of its right texts, one number per pair, sorted: (k,)."""
+        """Each context with each of its right texts, one number per pair, sorted: (k,)."""
         self.num_responses = len(np.unique(responses))
         self.leave_a_wrong_one = len(answered) < len(np.unique(contexts)) * self.num_responses
         """Whether some context has a response that is not right for it."""
@@ -62,7 +62,7 @@ class KnownAnswers:
         return self.is_right_pair(text_identity(context), text_identity(text))
 
     def is_right_pair(self, context: int, text: int) -> bool:
-        """The same, of identities."""
+        """The same for identities."""
         pair = paired(np.array([context]), np.array([text]))[0]
         place = np.searchsorted(self.pairs, pair)
         return bool(place < len(self.pairs) and self.pairs[place] == pair)
@@ -75,5 +75,5 @@ class KnownAnswers:
 
 
 def paired(contexts: Identities, texts: Identities) -> Identities:
-    """Pairs of identities as one number each, of the shape that the two have together."""
+    """One number per pair of identities, with the broadcast shape of the two."""
     return contexts * MULTIPLIER + texts

@@ -19,9 +19,9 @@ def read_candidates(
     """Yield the candidates of a file of any size, one by one.
 
     A `.jsonl` file (also compressed) holds objects with "text" and, optionally, "id" and
-    "metadata"; any other file holds one text per line, and blank lines are passed over. Without an
-    id, a candidate is named by its line number. Only the places from `start` to before `stop` are
-    looked at, if given. Raises DataError, with file and line.
+    "metadata"; any other file holds one text per line, and blank lines are skipped. Without an
+    id, the line number is the id. Only the places from `start` to before `stop` are read, if they
+    are given. Raises DataError, with file and line.
     """
     path = Path(path)
     read = read_record if gives_ids(path) else read_text
@@ -50,21 +50,21 @@ def read_record(path: Path, number: int, line: str) -> Candidate:
     if identifier is not None and not isinstance(identifier, (str, int)):
         raise blame(
             f"The field 'id' must be a text or a whole number, got {identifier!r}.",
-            "Change it, or leave it out to name the candidate by its line number.",
+            "Change it, or leave it out to use the line number.",
         )
     metadata = as_metadata(record.get("metadata"), blame)
     return Candidate(named(record, number), text, metadata)
 
 
 def read_ids(path: Path) -> Iterator[tuple[int, str]]:
-    """Yield (line number, id) of a file with one id per line; blank lines are passed over."""
+    """Yield (line number, id) of a file with one id per line; blank lines are skipped."""
     for number, line in read_lines(path):
         if line.strip():
             yield number, line
 
 
 def lines_with_id(path: Path, identifier: str) -> list[int]:
-    """The lines of a file of candidates whose candidate has this id."""
+    """The lines of a file of candidates that have this id."""
     if not gives_ids(path):
         return [int(identifier)]
     return [
@@ -73,7 +73,7 @@ def lines_with_id(path: Path, identifier: str) -> list[int]:
 
 
 def gives_ids(path: Path) -> bool:
-    """Whether the lines of a file of candidates are objects, which may have ids."""
+    """Whether the lines of a file of candidates are JSON objects, which may have ids."""
     return base_suffix(path) in (".jsonl", ".json", ".ndjson")
 
 

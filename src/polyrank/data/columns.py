@@ -1,6 +1,6 @@
-"""Which column of a row holds which field: the one that is mapped, or one with a usual name.
+"""Which column of a row holds which field: a mapped one, or one with a usual name.
 
-Knows the names that data sets use; knows nothing of what becomes of the values.
+Knows the names that data sets use, but not what the values are used for.
 """
 
 from __future__ import annotations
@@ -25,29 +25,29 @@ COUPLES = (
     ("question1", "question2"),
     ("premise", "hypothesis"),
 )
-"""The names of two texts that belong together; with a label they are a labelled pair, without one
-a context and its response."""
+"""The names of two texts of one row: with a label a labelled pair, otherwise a context and its
+response."""
 FIRST, SECOND = zip(*COUPLES, strict=True)
 LABELS = ("label", "gold_label", "score", "is_duplicate")
 SENTENCE_ENDS = (".", "?", "!", "。", "？", "！", "…")
 NOT_TEXTS = ("id", "idx", "index", "guid")
-"""What is never proposed for a text or a label."""
+"""Columns that are never suggested for a text or a label."""
 
 
 def couple_of(names: Iterable[str]) -> tuple[str, str] | None:
-    """The first couple of texts that a row has both of."""
+    """The first couple of names that a row has."""
     known = set(names)
     return next((couple for couple in COUPLES if known.issuperset(couple)), None)
 
 
 def label_of(names: Iterable[str]) -> str | None:
-    """The usual name of a label that a row has."""
+    """The usual name of a label among a row's columns."""
     known = set(names)
     return next((name for name in LABELS if name in known), None)
 
 
 def check_columns(columns: Mapping[str, str], fields: Sequence[str]) -> None:
-    """Raise UsageError for a mapped field that the format does not have."""
+    """Raise UsageError if a mapped field is not one of the format's."""
     for field in columns:
         if field not in fields:
             raise UsageError(f"columns: there is no field {field!r}.", nearest(field, fields))
@@ -58,7 +58,7 @@ def column_of(
 ) -> str | None:
     """The column of a row that holds a field: the mapped one, or the first of `names` it has.
 
-    The source takes note of it. Raises DataError where a mapped or needed column is missing.
+    The source records it. Raises DataError if a mapped or needed column is missing.
     """
     if field in source.columns:
         column = source.columns[field]
@@ -104,7 +104,7 @@ def header_for(values: Mapping[str, Any]) -> list[str]:
 
 
 def how_to_name(values: Mapping[str, Any], *, in_python: bool = False) -> str:
-    """What to do about a row whose columns have unknown names: the columns as one types them."""
+    """The remedy for unknown column names: the columns to type."""
     typed = columns_in_python if in_python else columns_flag
     names = [name for name in map(str, values) if "," not in name and name not in NOT_TEXTS]
     numbers = [name for name in names if is_number(values[name])]
@@ -125,7 +125,7 @@ def how_to_name(values: Mapping[str, Any], *, in_python: bool = False) -> str:
 
 
 def like(field: str, names: Sequence[str]) -> str | None:
-    """The name that is nearly that of a field."""
+    """The column whose name is closest to a field's."""
     return next((name for name in names if nearest(name, [field]).startswith("Did")), None)
 
 

@@ -30,11 +30,11 @@ class AsUtf8(io.RawIOBase):
         self.pending = b""
 
     def readable(self) -> bool:
-        """Yes."""
+        """Whether it can be read: always."""
         return True
 
     def readinto(self, buffer: Any) -> int:
-        """Fill the buffer with what comes next; 0 at the end."""
+        """Fill the buffer with the next bytes; returns 0 at the end."""
         while not self.pending:
             chunk = self.raw.read(CHUNK)
             self.pending = self.decoder.decode(chunk, final=not chunk).encode()

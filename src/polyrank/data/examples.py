@@ -1,8 +1,8 @@
-"""Files of context–response examples: JSONL to `Example` records.
+"""Reads JSONL files of contexts and responses as `Example` records.
 
 Format: {"context": text or [turn, …], "response": text} with optional "id", "candidates" (a list
 that holds the response), "gold" (its index), "negatives" and "scores" (a teacher's: of the
-response, then of each negative). Other fields are passed over.
+response, then of each negative). Other fields are ignored.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ FIELDS = ("id", "context", "response", "candidates", "gold", "negatives", "score
 def read_examples(path: str | Path) -> Iterator[Example]:
     """Yield the examples of a JSONL file, one by one.
 
-    Raises DataError, with file and line, for whatever is not as the format says.
+    Raises DataError, with file and line, for anything that breaks the format.
     """
     path = Path(path)
     lines: dict[str, int] = {}
@@ -34,7 +34,7 @@ def read_examples(path: str | Path) -> Iterator[Example]:
             example = parse_example(record)
             if example.id is not None and lines.setdefault(example.id, number) != number:
                 raise DataError(
-                    f"The id {example.id!r} is that of line {lines[example.id]} too.",
+                    f"The id {example.id!r} is also that of line {lines[example.id]}.",
                     "Give each example its own id, or none.",
                 )
         except DataError as error:
@@ -43,7 +43,7 @@ def read_examples(path: str | Path) -> Iterator[Example]:
 
 
 def parse_example(record: dict[str, Any]) -> Example:
-    """One record as an `Example`; raises DataError without a place."""
+    """One record as an `Example`. Raises DataError, without the place."""
     for name in ("context", "response"):
         if name not in record:
             raise DataError(
@@ -94,7 +94,7 @@ def parse_text(value: Any, name: str) -> str:
 
 
 def parse_texts(value: Any, name: str) -> tuple[str, ...] | None:
-    """A list of strings, or None where the field is absent."""
+    """A list of strings, or None if the field is absent."""
     if value is None:
         return None
     if not isinstance(value, list) or not all(isinstance(text, str) for text in value):
@@ -135,13 +135,13 @@ def parse_scores(value: Any, num_negatives: int) -> tuple[float, ...] | None:
         got = f"{len(value)} numbers" if numbers else repr(value)[:60]
         raise DataError(
             f"The field 'scores' must be a list of {1 + num_negatives} numbers, got {got}.",
-            "Give the score of the response, then one for each negative, in their order.",
+            "Give the score of the response, then one per negative, in their order.",
         )
     return tuple(map(float, value))
 
 
 def is_finite_number(value: Any) -> bool:
-    """Whether a value of JSON is a number that can be computed with."""
+    """Whether a JSON value is a finite number."""
     return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
 
 
@@ -153,5 +153,5 @@ def example_line(example: Example) -> str:
 
 
 def write_examples(path: Path, examples: Iterable[Example]) -> None:
-    """Write examples as JSONL, replacing the file at once."""
+    """Write examples as JSONL; an existing file is replaced in one step."""
     write_text(path, "".join(f"{example_line(example)}\n" for example in examples))

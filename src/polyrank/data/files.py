@@ -1,7 +1,6 @@
-"""Opening text files, plain or compressed, and reading them line by line with their numbers.
+"""Opens text files, plain or compressed, and reads them line by line with line numbers.
 
-Knows encodings and compressions, and how an error names its place; knows nothing of what the lines
-mean.
+Knows encodings, compressions and how an error names its place, but not what the lines mean.
 """
 
 from __future__ import annotations
@@ -43,7 +42,7 @@ WORKBOOK = (b"xl/", b"[Content_Types].xml")
 """What the beginning of an Excel workbook, a ZIP archive, names."""
 
 Blame = Callable[[str, str], DataError]
-"""From a problem and a remedy to the error that also says where."""
+"""Makes an error from a problem and a remedy, and adds the place."""
 
 
 def at_line(path: Path, line: int) -> Blame:
@@ -59,7 +58,7 @@ def at_place(path: Path, place: str) -> Blame:
 def open_bytes(path: Path) -> IO[bytes]:
     """Open a file for reading; .gz, .bz2, .xz and .zst are decompressed on the way.
 
-    Raises DataError if there is no such file, MissingExtraError for .zst without its package.
+    Raises DataError if there is no such file, and MissingExtraError for .zst without its package.
     """
     if path.is_dir():
         raise DataError("This is a folder, not a file.", "Give the path of a file.", path=path)
@@ -108,10 +107,10 @@ def open_zstandard(path: Path, _: str) -> Any:
 
 
 class ZstandardFrames(io.RawIOBase):
-    """The bytes in the frames of a .zst file; a file that is cut off is told from a whole one.
+    """The bytes in the frames of a .zst file; detects a truncated file.
 
-    Raises MissingExtraError without the package; reading raises EOFError where the last frame does
-    not end.
+    Raises MissingExtraError without the package; reading raises EOFError if the last frame does not
+    end.
     """
 
     def __init__(self, path: Path) -> None:
@@ -125,11 +124,11 @@ class ZstandardFrames(io.RawIOBase):
         self.pending = memoryview(b"")
 
     def readable(self) -> bool:
-        """Yes."""
+        """Whether it can be read: always."""
         return True
 
     def readinto(self, buffer: Any) -> int:
-        """Fill the buffer with what comes next; 0 at the end."""
+        """Fill the buffer with the next bytes; returns 0 at the end."""
         while not self.pending:
             chunk = self.raw.read(CHUNK)
             if not chunk:
@@ -162,9 +161,9 @@ class ZstandardFrames(io.RawIOBase):
 
 
 def read_lines(path: Path) -> Iterator[tuple[int, str]]:
-    """Yield (line number from 1, line without its end). Empty lines are yielded too.
+    """Yield (line number from 1, line without its end), empty lines too.
 
-    Raises DataError, with the line, where the bytes are not UTF-8 or the compressed data is broken.
+    Raises DataError, with the line, if the bytes are not UTF-8 or the compressed data is damaged.
     """
     number = 0
     with open_bytes(path) as raw:
@@ -196,9 +195,9 @@ def read_text_start(path: Path, size: int) -> bytes:
 
 
 def read_start(path: Path, size: int) -> bytes:
-    """The first bytes of a file, without a byte order mark and space before them.
+    """The first bytes of a file, after a byte order mark and white space.
 
-    Raises DataError where the compressed data is broken.
+    Raises DataError if the compressed data is damaged.
     """
     with open_bytes(path) as handle:
         try:
@@ -210,7 +209,7 @@ def read_start(path: Path, size: int) -> bytes:
 
 
 def is_damage(error: Exception) -> bool:
-    """Whether an error of reading comes from broken compressed data."""
+    """Whether a reading error comes from damaged compressed data."""
     # zstandard's own error cannot be named where the package is not installed
     known = (OSError, EOFError, lzma.LZMAError, ValueError, zlib.error)
     if isinstance(error, DataError):
@@ -219,10 +218,10 @@ def is_damage(error: Exception) -> bool:
 
 
 def damaged(path: Path, line: int, error: Exception) -> DataError:
-    """The error of broken compressed data."""
+    """The error for damaged compressed data."""
     return at_line(path, line)(
         f"The compressed data cannot be read: {error}.",
-        "The file is damaged or cut off; fetch it again.",
+        "The file is damaged or truncated; download it again.",
     )
 
 

@@ -1,6 +1,6 @@
-"""What a format declares of itself, and the beginning of a source by which it is told.
+"""What a format declares, and the beginning of a source that identifies it.
 
-Knows no single format.
+Knows no particular format.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ Found = Iterator[Example] | Iterator[LabelledPair] | RetrievalSet
 
 NO_VALUES: Mapping[str, Any] = MappingProxyType({})
 START = 1 << 16
-"""Bytes that a format may be told by."""
+"""Bytes that may identify a format."""
 ROWS = 100
-"""Rows that a format may be told by."""
+"""Rows that may identify a format."""
 
 
 class Fit(IntEnum):
-    """How well a source fits a format, where no mark at its beginning decides."""
+    """How well a source fits a format, if no mark at its beginning decides."""
 
     NOT = 0
     NAME = 1
@@ -45,9 +45,9 @@ class Fit(IntEnum):
 
 
 class Beginning:
-    """The beginning of a source, by which its format is told; reads no more than some records.
+    """The beginning of a source, which identifies its format; reads only a few records.
 
-    A source that is not a plain file, such as a pipe, is not touched.
+    A source that is not a plain file, such as a pipe, is not read.
     """
 
     def __init__(self, source: Source) -> None:
@@ -59,13 +59,13 @@ class Beginning:
         self.is_folder = not in_memory and source.path.is_dir()
         self.is_hub = not in_memory and is_hub(source.path)
         self.is_rows = in_memory or self.is_hub or self.suffix == ".parquet"
-        """Whether its rows have named columns whatever they hold."""
+        """Whether its rows have named columns, whatever they hold."""
         self.is_file = not in_memory and source.path.is_file()
         self.is_json_lines = self.suffix in JSON_LINES
 
     @cached_property
     def text(self) -> str:
-        """The first bytes of a file whose name does not tell that it holds rows; else nothing."""
+        """The first bytes of a file, unless its name says that it holds rows."""
         if not self.is_file or self.is_rows or self.is_json_lines:
             return ""
         return read_text_start(self.path, START).decode(errors="replace")
@@ -90,7 +90,7 @@ class Beginning:
     def rows(self) -> list[Mapping[str, Any]]:
         """The first rows by column.
 
-        A row that cannot be read is left to the reader to complain of.
+        A row that cannot be read is left out here; the reader reports it.
         """
         has_rows = self.is_rows or (self.is_file and self.is_json_lines)
         if not (has_rows or self.has_cells or self.text.startswith(("[", "{"))):
@@ -105,7 +105,7 @@ class Beginning:
 
     @property
     def values(self) -> Mapping[str, Any]:
-        """The first row by column; nothing where there is none."""
+        """The first row by column; nothing if there is none."""
         return self.rows[0] if self.rows else NO_VALUES
 
     @property
@@ -121,15 +121,15 @@ class Beginning:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Format:
-    """One format: what it is, how it is told and read, and what it gives."""
+    """One format: what it is, how it is recognised and read, and what it gives."""
 
     name: str
     gives: Kind
     description: str
     read: Callable[[Source], Found]
     has_mark: Callable[[Beginning], bool] = lambda beginning: False
-    """Whether the beginning of a source has what no other format has."""
+    """Whether the beginning of a source has a mark that no other format has."""
     fit: Callable[[Beginning], Fit] = lambda beginning: Fit.NOT
-    """How well a source fits that has no format's mark."""
+    """How well a source without any format's mark fits."""
     takes_columns: bool = False
     """Whether its columns may be named."""

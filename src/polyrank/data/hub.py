@@ -1,4 +1,4 @@
-"""Data sets of the Hugging Face hub, `hub:NAME[:CONFIG][:SPLIT]`, to rows. No remote code is run.
+"""Reads data sets of the Hugging Face hub, `hub:NAME[:CONFIG][:SPLIT]`. No remote code is run.
 
 NAME is what `datasets.load_dataset` takes: a hub id, or a folder of data files.
 """
@@ -14,7 +14,7 @@ from polyrank.errors import DataError, MissingExtraError, UsageError, nearest
 
 PREFIX = "hub:"
 USUAL = ("test", "validation", "valid", "dev", "train")
-"""The splits to evaluate on, the preferred first; to train on, it is the last."""
+"""The splits to evaluate on, preferred first; the last is the one to train on."""
 
 
 class Address(NamedTuple):
@@ -31,14 +31,15 @@ def is_hub(path: Path) -> bool:
 
 
 def parse_address(path: Path) -> Address:
-    """Take an address apart; of two parts the second is a split if it is called as one.
+    """Split an address; the second of two parts is a split if it has a split's name.
 
     Raises UsageError.
     """
     name, *parts = str(path).removeprefix(PREFIX).split(":")
     if not name or len(parts) > 2 or not all(parts):
         raise UsageError(
-            f"{path} is not the address of a data set.", "Write hub:NAME, hub:NAME:CONFIG:SPLIT."
+            f"{path} does not name a data set.",
+            "Write hub:NAME, hub:NAME:SPLIT, hub:NAME:CONFIG or hub:NAME:CONFIG:SPLIT.",
         )
     if len(parts) == 2:
         return Address(name, parts[0], parts[1])
@@ -84,7 +85,7 @@ def load_split(source: Source, address: Address) -> Any:
         reason = " ".join(str(error).split()).rstrip(".")
         raise DataError(
             f"The data set cannot be loaded: {reason[:300]}.",
-            "Check its name and the network; sets that need code to be loaded are not supported.",
+            "Check its name and the network; data sets that need their own code are not supported.",
             path=source.path,
         ) from error
     finally:
@@ -94,7 +95,7 @@ def load_split(source: Source, address: Address) -> Any:
 
 
 def chosen_split(source: Source, wanted: str | None, found: Mapping[str, Any]) -> str:
-    """The split that was asked for, or the usual one. Raises UsageError where it is missing."""
+    """The split that was asked for, or the usual one. Raises UsageError if it is missing."""
     if wanted is None:
         usual = reversed(USUAL) if source.training else USUAL
         return next((name for name in usual if name in found), next(iter(found)))

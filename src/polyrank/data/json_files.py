@@ -1,6 +1,6 @@
-"""JSON in files: an object per line, the items of an array one by one, or one whole value.
+"""Reads JSON: one object per line, the items of an array one by one, or a whole value.
 
-Knows where each stands, for errors; knows nothing of what it means.
+Knows the place of each for errors, but not what it means.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from polyrank.data.files import (
 BETWEEN = b" \t\r\n,"
 """The signs between the items of an array."""
 PIECE = 1 << 16
-"""Bytes of a long line that are parsed at a time."""
-DAMAGED = "The file is damaged or cut off; fetch it again."
+"""Bytes of a long line that are parsed at once."""
+DAMAGED = "The file is damaged or truncated; download it again."
 
 
 def read_json_lines(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Yield (line number, object) of a JSONL file; blank lines are passed over.
+    """Yield (line number, object) of a JSONL file; blank lines are skipped.
 
     Raises DataError, with file and line, for a line that is not a JSON object.
     """
@@ -118,9 +118,9 @@ def require_array(path: Path, line: int, text: bytes) -> None:
 
 
 def read_pieces(path: Path) -> Iterator[tuple[int, bytes]]:
-    """Yield (line number, a line with its end); of a long line, piece by piece.
+    """Yield (line number, a line with its end); a long line in pieces.
 
-    Raises DataError, with the line, where the bytes are not UTF-8 or the compressed data is broken.
+    Raises DataError, with the line, if the bytes are not UTF-8 or the compressed data is damaged.
     """
     line, start = 1, 0
     decoder = codecs.getincrementaldecoder("utf-8")()
@@ -146,7 +146,7 @@ def read_pieces(path: Path) -> Iterator[tuple[int, bytes]]:
 
 
 def reason_of(error: Exception) -> str:
-    """The first line of a parser's complaint, and what it shows of the text."""
+    """The first line of a parser's error, and the text that it shows."""
     problem, _, shown = str(error).partition("\n")
     near = shown.strip().partition("\n")[0].strip()
     return problem.rstrip(".") + (f" at {near[:60]!r}" if near and not near.startswith("(") else "")

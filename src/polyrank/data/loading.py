@@ -1,7 +1,7 @@
 """Reading a file, a folder, a hub data set or rows in memory: whichever format they are in.
 
-The formats are those that the modules of `polyrank.data.formats` declare; a module that is added
-there is found, no list names it.
+The modules of `polyrank.data.formats` declare the formats; a new module there is found
+automatically.
 """
 
 from __future__ import annotations
@@ -37,17 +37,17 @@ FORMATS: Mapping[str, Format] = {
 
 
 def detect(path: str | Path, *, columns: Mapping[str, str] = NO_COLUMNS) -> str:
-    """The name of the format of a file, a folder or a hub data set, by its beginning.
+    """Detect the format of a file, a folder or a hub data set by its beginning.
 
-    Raises DataError where it cannot be told.
+    Raises DataError if it is not recognised.
     """
     return detect_format(Source(path=Path(path), columns=columns)).name
 
 
 def detect_format(source: Source) -> Format:
-    """The format whose mark a source has, or else the one that it fits best.
+    """The format whose mark a source has, otherwise the one that fits best.
 
-    Raises DataError where there is none.
+    Raises DataError if there is none.
     """
     beginning = Beginning(source)
     marked = next((format for format in FORMATS.values() if format.has_mark(beginning)), None)
@@ -72,7 +72,7 @@ def detect_format(source: Source) -> Format:
                 path=source.path,
             )
         raise DataError(
-            "Neither its name nor its first line tells the format of the file.",
+            "The format is not recognised from the file's name or first line.",
             "Name it with --format; docs/data.md lists the formats.",
             path=source.path,
         )
@@ -97,7 +97,7 @@ def load_records(
         split: The split of data that have several; by default the usual one to evaluate on.
         columns: As for `load_examples`.
         limit: Take only the first records, of a corpus the first queries.
-        say: Is told how the data were read, and what was passed over.
+        say: Is told how the data were read, and what was skipped.
         name: What errors call data in memory.
 
     Returns:
@@ -149,7 +149,7 @@ def load_examples(
         split: The split of data that have several; by default the one to train on.
         format: The format of a file, one of docs/data.md; `auto` goes by its beginning.
         limit: Take only the first examples; no more rows are read from a generator.
-        say: Is told how the data were read, and what was passed over.
+        say: Is told how the data were read, and what was skipped.
         name: What errors call data in memory.
 
     Returns:
@@ -218,7 +218,7 @@ def given_records(source: Source) -> list[Example] | list[LabelledPair] | None:
 def load_with_corpus(
     source: Source, format: str, limit: int | None, say: Say, *, share: Share | None = None
 ) -> tuple[list[Example] | list[LabelledPair], list[Candidate]]:
-    """What a model is trained on, and the corpus to search where the source has one.
+    """What a model is trained on, and the corpus to search if the source has one.
 
     `share` takes a part of the records, of a corpus a part of the queries, and `limit` the first of
     these. Raises DataError, UsageError.
@@ -236,7 +236,7 @@ def load_with_corpus(
 
 
 def read_source(source: Source, format: str, say: Say) -> tuple[Format, Found]:
-    """The format of a source, and its reader at the beginning. Raises UsageError, DataError."""
+    """The format of a source, and its reader from the beginning. Raises UsageError, DataError."""
     chosen = chosen_format(source, format)
     if source.columns and not chosen.takes_columns:
         say(f"{source.path}: --columns has no effect on the format {chosen.name}.")
@@ -244,7 +244,7 @@ def read_source(source: Source, format: str, say: Say) -> tuple[Format, Found]:
 
 
 def chosen_format(source: Source, format: str) -> Format:
-    """The format of a name, or the one that is detected. Raises UsageError for an unknown one."""
+    """The format by its name, or the detected one. Raises UsageError for an unknown name."""
     if format not in (*FORMATS, AUTO):
         raise UsageError(f"There is no format {format!r}.", nearest(format, [*FORMATS, AUTO]))
     return detect_format(source) if format == AUTO else FORMATS[format]
@@ -253,7 +253,7 @@ def chosen_format(source: Source, format: str) -> Format:
 def take(
     found: Iterator[Example] | Iterator[LabelledPair], source: Source, limit: int | None
 ) -> list[Example] | list[LabelledPair]:
-    """The first records, or all. Raises DataError where there are none."""
+    """The first records, or all. Raises DataError if there are none."""
     records: list[Example] | list[LabelledPair] = list(islice(found, limit))  # type: ignore[assignment]
     if not records:
         raise no_records(source, "example")
@@ -261,25 +261,25 @@ def take(
 
 
 def no_records(source: Source, what: str) -> DataError:
-    """The error of a source without a record."""
+    """The error for a source without records."""
     reasons = ", ".join(counted(count, why) for why, count in source.passed_over.items())
-    passed = f"; passed over: {reasons}" if reasons else ""
+    passed = f"; skipped: {reasons}" if reasons else ""
     return DataError(
-        f"The data holds no {what}{passed}.", "Give data that hold some.", path=source.path
+        f"The data hold no {what}{passed}.", "Give data that hold some.", path=source.path
     )
 
 
 def report(source: Source, format: Format, say: Say) -> None:
-    """Say which columns hold which fields, unless by their names, and what was passed over."""
+    """Say which columns hold which fields, unless by the same names, and what was skipped."""
     if any(field != column for field, column in source.found.items()):
         columns = ", ".join(f"{field}={column}" for field, column in source.found.items())
         say(f"{source.path}: read as {format.name}, {columns}.")
     for reason, count in source.passed_over.items():
         first = source.first_passed.get(reason)
         where = "" if first is None else f", the first in {first}"
-        say(f"{source.path}: {counted(count, reason)} passed over{where}.")
+        say(f"{source.path}: skipped {counted(count, reason)}{where}.")
 
 
 def counted(count: int, reason: str) -> str:
-    """How many rows were passed over, and why; `reason` speaks of several rows."""
-    return f"{count:,} {reason.replace('rows', 'row', 1) if count == 1 else reason}"
+    """How many records were skipped, and why; `reason` begins with a plural such as `rows`."""
+    return f"{count:,} {reason.replace('s ', ' ', 1) if count == 1 else reason}"

@@ -17,13 +17,13 @@ from polyrank.errors import DataError
 from polyrank.records import Example, LabelledPair, RetrievalSet
 
 START = 100
-"""Rows that are kept, so that the format can be told by them before they are read."""
+"""Rows that are kept to detect the format before they are read."""
 ACCEPTED = 'Give [("a context", "its response"), …], [{"context": …, "response": …}, …] or a path.'
 RECORDS = (Example, LabelledPair)
 
 
 class SizedRows(Protocol):
-    """Rows by their number, as a data set of torch has them."""
+    """Rows by number, as in a torch data set."""
 
     def __len__(self) -> int:
         """How many rows there are."""
@@ -35,7 +35,7 @@ class SizedRows(Protocol):
 
 
 class MemoryRows:
-    """What a list, a data set or a generator yields. What tells the format is read again."""
+    """What a list, a data set or a generator yields. Rows that identify the format are reread."""
 
     def __init__(self, data: Any, name: str, limit: int | None = None) -> None:
         """`name` is what errors call the data; `limit` is how many items are read at most."""
@@ -54,7 +54,7 @@ class MemoryRows:
     def records(self) -> list[Example] | list[LabelledPair] | None:
         """The items, if they are records already; None where they are rows.
 
-        Raises DataError where there are records of two kinds, or something else among them.
+        Raises DataError for records of two kinds, or for anything else among them.
         """
         kind = next((type(item) for item in self), None)
         if kind not in RECORDS:
@@ -71,12 +71,12 @@ class MemoryRows:
         return found
 
     def values(self) -> Iterator[dict[str, Any]]:
-        """Yield the values of each row by column. Raises DataError for what is not a row."""
+        """Yield the values of each row by column. Raises DataError for anything else."""
         for number, item in enumerate(self, start=1):
             values = values_of(item)
             if values is None:
                 raise at_row(self.name, number)(
-                    f"The row is {described(item)}, where a mapping or a tuple was expected.",
+                    f"The row is {described(item)}; a mapping or a tuple was expected.",
                     ACCEPTED,
                 )
             yield values
@@ -100,11 +100,11 @@ def items_of(data: Any, name: str) -> Iterator[Any]:
     """Yield what the data hold. Raises DataError for what holds nothing, such as a number."""
     if isinstance(data, Mapping):
         raise DataError(
-            f"{name} is a single mapping, where a list was expected.", "Write [{…}] for one row."
+            f"{name} is a single mapping; a list was expected.", "Write [{…}] for one row."
         )
     if isinstance(data, RECORDS):
         raise DataError(
-            f"{name} is a single record, where a list was expected.", "Write [record] for one."
+            f"{name} is a single record; a list was expected.", "Write [record] for one."
         )
     if isinstance(data, Iterable):
         yield from data
@@ -117,7 +117,7 @@ def items_of(data: Any, name: str) -> Iterator[Any]:
 
 
 def values_of(item: Any) -> dict[str, Any] | None:
-    """A row by column, with lists in the place of tuples; None for what is not a row."""
+    """A row by column, with lists instead of tuples; None for anything that is not a row."""
     if isinstance(item, Mapping):
         return {str(name): as_list(value) for name, value in item.items()}
     if not isinstance(item, (tuple, list)) or len(item) < 2:

@@ -1,6 +1,6 @@
-"""The metadata of a candidate: named texts, numbers and truth values, checked.
+"""The metadata of a candidate: named texts, numbers and truth values, validated.
 
-Knows what a name and a value may be; knows nothing of files and of how they are stored.
+Knows what names and values are allowed, but not files or how they are stored.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from polyrank.data.files import Blame
 from polyrank.records import NO_METADATA, Value
 
 LARGEST_INTEGER = 2**53 - 1
-"""Whole numbers beyond it are not kept by fractions of a computer, nor by most JSON readers."""
+"""Floating-point numbers and most JSON readers do not keep larger whole numbers exactly."""
 
 RESERVED = ("true", "false")
-EXAMPLE = 'Write it like: "metadata": {"lang": "en", "year": 2020}.'
+EXAMPLE = 'Write, for example: "metadata": {"lang": "en", "year": 2020}.'
 
 
 def as_metadata(plain: object, blame: Blame) -> Mapping[str, Value]:
-    """Metadata as it was given, without the fields that are null. Raises what `blame` makes."""
+    """The given metadata without null fields. Raises the error that `blame` makes."""
     if plain is None or plain is NO_METADATA:
         return NO_METADATA
     if not isinstance(plain, Mapping):
@@ -46,8 +46,8 @@ def require_name(name: object, blame: Blame) -> None:
     )
     if not fits:
         raise blame(
-            f"The metadata has a field {name!r}, which a filter cannot name.",
-            "Use letters, digits and underscores, and no word of Python such as `class` or `true`.",
+            f"The metadata field {name!r} has a name that filters cannot use.",
+            "Use letters, digits and underscores, but no Python keyword such as `class` or `true`.",
         )
 
 

@@ -1,6 +1,6 @@
 """Rows of CSV, TSV, JSONL, JSON, Parquet, a hub data set or in memory, to named values.
 
-Knows columns and where a row stands; knows nothing of what the columns mean.
+Knows columns and the place of a row, but not what the columns mean.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ JSON_LINES = (".jsonl", ".ndjson")
 
 
 class Row(NamedTuple):
-    """The values of a row by column, and where it stands."""
+    """The values of a row by column, and its place."""
 
     values: Mapping[str, Any]
     place: str
@@ -44,9 +44,9 @@ class Cells(NamedTuple):
 
 
 def read_rows(source: Source, *, named: bool = True) -> Iterator[Row]:
-    """Yield the rows of a source; the classes of a hub data set by their names, if `named`.
+    """Yield the rows of a source; with `named`, the classes of a hub data set by name.
 
-    Raises DataError, with the place, for what is not a row.
+    Raises DataError, with the place, for anything that is not a row.
     """
     path = source.path
     if source.rows is not None:
@@ -70,13 +70,13 @@ def read_rows(source: Source, *, named: bool = True) -> Iterator[Row]:
 
 
 def is_table(path: Path) -> bool:
-    """Whether a source is lines of cells, from what its name and its beginning say."""
+    """Whether a source consists of lines of cells, by its name and its beginning."""
     named = is_hub(path) or base_suffix(path) in (".parquet", *JSON_LINES)
     return not named and not is_json(path)
 
 
 def is_json(path: Path) -> bool:
-    """Whether a file begins as JSON does, whatever its name."""
+    """Whether a file begins like JSON, whatever its name."""
     return read_text_start(path, 64)[:1] in (b"{", b"[")
 
 
@@ -95,9 +95,9 @@ def read_objects(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
 
 
 def read_table(path: Path) -> Iterator[tuple[int, dict[str, str]]]:
-    """Yield (line, cells by the names in the first line) of a CSV or TSV file.
+    """Yield (line, cells by the column names of the first line) of a CSV or TSV file.
 
-    Raises DataError for a line with another number of cells than the first.
+    Raises DataError for a line with more or fewer cells than the first.
     """
     lines = read_cells(path)
     header = next(lines, None)
@@ -116,10 +116,10 @@ def read_table(path: Path) -> Iterator[tuple[int, dict[str, str]]]:
 
 
 def read_cells(path: Path) -> Iterator[Cells]:
-    """Yield the cells of a file: quoted CSV, or tabs without quoting where the first line has one.
+    """Yield the cells of a file: quoted CSV, or unquoted tabs if the first line has one.
 
     A .csv file may be separated by tabs or semicolons, as spreadsheets write it, with quoting.
-    Blank lines are passed over.
+    Blank lines are skipped.
     """
     first = next((line for _, line in read_lines(path) if line.strip()), "")
     separator = separator_of(path, first) or ","
@@ -159,15 +159,15 @@ def separator_of(path: Path, first: str) -> str | None:
 
 
 def wrong_count(path: Path, line: int, got: int, expected: str) -> DataError:
-    """The error of a line with too few or too many cells."""
+    """The error for a line with too few or too many cells."""
     return at_line(path, line)(
-        f"The line has {got} columns, {expected} expected.",
-        "Check the separators; a last line that is cut off means that the file is not whole.",
+        f"The line has {got} columns; {expected} are expected.",
+        "Check the separators; if the last line is truncated, the file is incomplete.",
     )
 
 
 def read_parquet(path: Path) -> Iterator[dict[str, Any]]:
-    """Yield the rows of a Parquet file. Raises DataError where it is damaged or cut off."""
+    """Yield the rows of a Parquet file. Raises DataError if it is damaged or truncated."""
     import pyarrow
     import pyarrow.parquet
 
@@ -178,14 +178,14 @@ def read_parquet(path: Path) -> Iterator[dict[str, Any]]:
     except (pyarrow.ArrowException, OSError, UnicodeDecodeError) as error:
         reason = " ".join(str(error).split()).rstrip(".")
         raise DataError(
-            f"The file is not a whole Parquet file: {reason}.",
-            "Fetch it or write it again; decompress it first if it is compressed as a whole.",
+            f"The file is not a complete Parquet file: {reason}.",
+            "Download or write it again; if the whole file is compressed, decompress it.",
             path=path,
         ) from error
 
 
 def text_of(row: Row, column: str) -> str:
-    """A cell that must be a text, without the space around it. Raises DataError."""
+    """A text cell, without surrounding space. Raises DataError if it is not a text."""
     value = row.values[column]
     if not isinstance(value, str):
         raise row.blame(

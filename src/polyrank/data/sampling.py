@@ -1,8 +1,8 @@
-"""A share of some records, drawn with a seed: 1% to train on, and the rest to evaluate on.
+"""A random share of the records: for example 1% to train on and the rest to evaluate on.
 
-Every record has a number between 0 and 1 that depends on the seed and its place alone; a share p of
-n records is the round(p n) records with the smallest numbers. So a smaller share lies inside a
-larger one of the same seed. Knows nothing of what a record is.
+Each record has a number between 0 and 1 that depends only on the seed and its place. A share p of n
+records is the round(p n) records with the smallest numbers. So a smaller share lies inside a larger
+one of the same seed. Does not know what a record is.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, kw_only=True)
 class Share:
-    """Which share of some records, from above 0 to 1, and the seed that it is drawn with."""
+    """A share of the records, above 0 and at most 1, and the seed of its draw."""
 
     value: float
     seed: int = 0
@@ -36,7 +36,7 @@ class Share:
         return f"{self.value * 100:.10g}% (seed {self.seed})"
 
     def of(self, records: Iterable[T]) -> list[T]:
-        """The records of the share, in their order. Raises DataError where there are none.
+        """The records of the share, in their order. Raises DataError if there are none.
 
         Memory holds little more than the share: a record is dropped at once if its number is far
         above those that the share of all records so far would take (8 standard deviations, or 64
@@ -55,7 +55,7 @@ class Share:
         return [record for _, _, record in sorted(drawn, key=lambda one: one[1])]
 
     def rest_of(self, records: Iterable[T]) -> list[T]:
-        """The records that the share leaves, in their order. Raises DataError for none."""
+        """The records outside the share, in their order. Raises DataError if there are none."""
         everything = list(records)
         drawn = set(self.of(range(len(everything))))
         rest = [record for place, record in enumerate(everything) if place not in drawn]
@@ -66,7 +66,7 @@ class Share:
         return rest
 
     def size(self, count: int) -> int:
-        """How many of `count` records the share takes. Raises DataError for none of some."""
+        """How many of `count` records the share takes. Raises DataError if it takes none."""
         size = round(self.value * count)
         if count and not size:
             raise DataError(
@@ -82,7 +82,7 @@ def number_of(place: int, seed: int) -> float:
 
 
 def parse_share(given: float | str) -> float:
-    """The share that was typed, `1%` or `0.01`, above 0 and at most 1. Raises UsageError.
+    """The share that was typed, such as `1%` or `0.01`. Raises UsageError outside 0 to 1.
 
     A whole number such as 5 is refused, since it may be meant as 5% or as everything.
     """

@@ -1,4 +1,4 @@
-"""What a model scores: contexts with candidates and pairs of texts, with or without labels.
+"""Reads what a model scores: contexts with candidates, or pairs of texts, with or without labels.
 
 Rows of our own formats need no label and no right answer: a context and candidates, or two texts,
 under any of the names that the formats know. Records of all other formats are taken as their
@@ -27,10 +27,10 @@ from polyrank.records import Example, LabelledPair, RetrievalSet, ScoringInput
 from polyrank.storage import sha256_of
 
 ROWS = ("examples", "table", "pairs", "nli", "sts")
-"""The formats whose rows are read here, label or not."""
+"""The formats whose rows are read here, with or without labels."""
 FIELDS = ("id", "context", "candidates", "candidate", "response", "first", "second")
 CANDIDATE = ("candidate", "passage", "document", *RESPONSE)
-"""The names that the column of a text to score may have where it is not mapped."""
+"""The names of the column of a text to score, unless it is mapped."""
 
 
 def read_scoring_inputs(
@@ -41,7 +41,7 @@ def read_scoring_inputs(
     columns: Mapping[str, str] = NO_COLUMNS,
     say: Say = silent,
 ) -> Iterator[ScoringInput]:
-    """Yield what is to be scored, in the order of a file, a folder or a hub data set.
+    """Yield the inputs to score, in the order of a file, a folder or a hub data set.
 
     Of an example without candidates, the response is scored; of a corpus with judgements, the
     judged documents of each query. Other arguments and errors are those of `load_records`.
@@ -76,7 +76,7 @@ def json_rows(path: Path) -> Iterator[Row]:
 
 
 def from_rows(rows: Iterable[Row], source: Source) -> Iterator[ScoringInput]:
-    """Yield each row as what is to be scored. Raises DataError, with the place."""
+    """Yield each row as an input to score. Raises DataError, with the place."""
     columns = source.columns
     several = columns.get("candidates", "candidates")
     candidates: tuple[str, ...]
@@ -109,9 +109,9 @@ def from_rows(rows: Iterable[Row], source: Source) -> Iterator[ScoringInput]:
 
 
 def column_for(row: Row, fields: tuple[str, ...], names: tuple[str, ...], source: Source) -> str:
-    """The column of a text: one that is mapped to any of the fields, or the first of `names`.
+    """The column of a text: the one mapped to any of the fields, or the first of `names`.
 
-    Raises DataError where there is none.
+    Raises DataError if there is none.
     """
     mapped = next((field for field in fields if field in source.columns), fields[0])
     found = column_of(row, mapped, names, source, needed=True)
@@ -120,7 +120,7 @@ def column_for(row: Row, fields: tuple[str, ...], names: tuple[str, ...], source
 
 
 def from_record(record: Example | LabelledPair) -> ScoringInput:
-    """A record of any format as what is to be scored."""
+    """A record of any format as an input to score."""
     if isinstance(record, LabelledPair):
         return ScoringInput(
             context=record.first, candidates=(record.second,), id=record.id, is_pair=True
@@ -146,8 +146,8 @@ def judged(data: RetrievalSet) -> Iterator[ScoringInput]:
 
 
 def identity_of(path: Path) -> str | None:
-    """What a source holds: the SHA-256 of its files, the name of a hub data set; None for a pipe,
-    which cannot be read twice.
+    """What identifies a source: the SHA-256 of its files, or the name of a hub data set. None for a
+    pipe, which cannot be read twice.
     """
     if is_hub(path):
         return str(path)

@@ -1,4 +1,4 @@
-"""Where the sentences of a text begin and end, by punctuation. Knows no language's grammar.
+"""Where the sentences of a text begin and end, by punctuation. Knows no grammar.
 
 A sentence ends after `.`, `!`, `?` or `…`, with the closing quotes and brackets behind them, where
 space and then anything but a small letter follows; after `。！？` even without space; and at the
@@ -31,7 +31,7 @@ class Span(NamedTuple):
 
 
 def sentence_spans(text: str) -> list[Span]:
-    """The spans of the sentences of a text, without the space around them; none is empty."""
+    """The spans of a text's sentences, without surrounding space; none is empty."""
     spans = []
     start = 0
     for end in boundaries(text):
@@ -64,7 +64,7 @@ def is_abbreviated(text: str, stop: int) -> bool:
 
 
 def trimmed(text: str, start: int, end: int) -> list[Span]:
-    """The span without the space around it, or nothing."""
+    """The span without surrounding space, or nothing."""
     piece = text[start:end]
     start += len(piece) - len(piece.lstrip())
     return [Span(start, start + len(piece.strip()))] if piece.strip() else []

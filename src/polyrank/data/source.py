@@ -1,4 +1,4 @@
-"""What the reader of a format is given: where the records lie, and which of them are wanted."""
+"""What the reader of a format gets: where the records are, and which of them are wanted."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ class Source:
     rows: MemoryRows | None = None
     """The rows, where they are in memory; then nothing lies at the path."""
     split: str | None = None
-    """The part of a source that has several, such as `train`; None for the usual one."""
+    """The split of a source that has several, such as `train`; None for the usual one."""
     training: bool = False
-    """Whether the usual part is the one to train on, rather than one to evaluate on."""
+    """Whether the usual split is the one to train on or the one to evaluate on."""
     columns: Mapping[str, str] = field(default_factory=lambda: NO_COLUMNS)
     """From the name of a field, such as `context`, to the name of the column that holds it."""
     found: dict[str, str] = field(default_factory=dict)
-    """From the name of a field to the column that was found for it; a reader takes note here."""
+    """From the name of a field to the column that was found for it; readers record it here."""
     passed_over: Counter[str] = field(default_factory=Counter)
-    """How many rows were left out, by the reason; a reader counts here."""
+    """How many rows were skipped, by reason; readers count here."""
     first_passed: dict[str, str] = field(default_factory=dict)
     """The place of the first row that was left out, by the reason, where it is known."""
 
@@ -42,16 +42,16 @@ class Source:
 
 
 class Identifiers:
-    """The ids that were seen, each with its place; an id that stands twice is an error."""
+    """The ids that were seen, each with its place; a repeated id is an error."""
 
     def __init__(self) -> None:
         self.places: dict[str, str] = {}
 
     def add(self, identifier: str, place: str, blame: Blame) -> None:
-        """Take note of an id. Raises what `blame` makes where it is known."""
+        """Record an id. Raises the error that `blame` makes if it is known."""
         if identifier in self.places:
             raise blame(
-                f"The id {identifier!r} is that of {self.places[identifier]} too.",
-                "Give each its own id; where a file was joined from several, join it again.",
+                f"The id {identifier!r} is also that of {self.places[identifier]}.",
+                "Give each its own id; if several files were joined, renumber them.",
             )
         self.places[identifier] = place

@@ -1,7 +1,7 @@
-"""An encoder of the ecosystem: a batch of token ids in, one output per token out.
+"""A pre-trained encoder: a batch of token ids in, one output per token out.
 
-Knows `transformers` and the kinds of folder an encoder can come from; knows nothing of what is
-done with the outputs. Imports `transformers` only where it is used: that takes longer than a
+Knows `transformers` and the kinds of folder an encoder can come from, but not what is done with
+the outputs. Imports `transformers` only where it is used: that takes longer than a
 search, which can do without it (decision 13).
 
 Letters: B texts, T tokens, h width of the encoder.
@@ -32,7 +32,7 @@ class Backbone(nn.Module):
     """An encoder without its pooling layer."""
 
     is_static = False
-    """Whether it averages vectors of words, and has one output per text."""
+    """Whether it averages word vectors and has one output per text."""
 
     def __init__(self, encoder: nn.Module) -> None:
         super().__init__()
@@ -67,7 +67,7 @@ class Backbone(nn.Module):
 
 
 def max_positions(config: Any) -> int | None:
-    """The most tokens the encoder can place; None where it has no such limit."""
+    """The maximum number of tokens of the encoder; None if it has no limit."""
     positions: int | None = getattr(config, "max_position_embeddings", None)
     if positions is None or config.model_type not in ROBERTAS:
         return positions
@@ -110,26 +110,26 @@ def load_encoder(folder: Path) -> nn.Module:
     misshapen = sorted(key[0] for key in report["mismatched_keys"])
     if misshapen:
         raise ModelError(
-            f"The weights in {folder} have {len(misshapen)} tensors of other shapes than its "
+            f"The weights in {folder} have {len(misshapen)} tensors whose shapes differ from its "
             f"config.json says: {shorten(misshapen)}.",
-            "The folder mixes files of two models; fetch it again.",
+            "The folder mixes files of two models; download it again.",
         )
     missing = sorted(key for key in report["missing_keys"] if not key.startswith("pooler."))
     if missing:
         raise ModelError(
             f"The weights in {folder} lack {len(missing)} tensors that the encoder needs: "
             f"{shorten(missing)}.",
-            "The folder is incomplete or its config.json is another model's; fetch it again.",
+            "The folder is incomplete or its config.json is another model's; download it again.",
         )
     encoder.eval()
     return encoder
 
 
 def build_encoder(folder: Path, *, trainable: bool = True) -> nn.Module:
-    """An encoder of the description in `folder`, its weights yet to be loaded.
+    """The encoder described in `folder`, before its weights are loaded.
 
-    One that is not to be trained is built without `transformers` if it is a BERT; its weights are
-    on the meta device, to be replaced by those of a file.
+    For inference, a BERT is built without `transformers`; its weights are on the meta device, to be
+    replaced by those of a file.
     """
     described = None if trainable else read_config(folder)
     if described is not None:
@@ -146,7 +146,7 @@ def build_encoder(folder: Path, *, trainable: bool = True) -> nn.Module:
     except (OSError, ValueError, KeyError) as error:
         raise ModelError(
             f"The encoder's description in {folder} cannot be used: {str(error).splitlines()[0]}.",
-            "Save the model again, or fetch the folder again.",
+            "Save the model again, or download the folder again.",
         ) from error
     return encoder.eval()
 
@@ -194,21 +194,21 @@ def quiet() -> Iterator[None]:
 
 
 def without_pooling(model_class: Any) -> dict[str, bool]:
-    """Arguments that leave out the pooling layer of encoders that have one."""
+    """Arguments that leave out an encoder's pooling layer, if it has one."""
     takes = "add_pooling_layer" in inspect.signature(model_class.__init__).parameters
     return {"add_pooling_layer": False} if takes else {}
 
 
 def shorten(names: list[str], most: int = 5) -> str:
-    """The first names of a list, and how many more there are."""
+    """The first names of a list, and the number of the others."""
     rest = len(names) - most
     return ", ".join(names[:most]) + (f" and {rest} more" if rest > 0 else "")
 
 
 def new_encoder(config: NewEncoderConfig, tokenizer: Any) -> nn.Module:
-    """A BERT without pooling layer for a tokeniser's vocabulary, drawn as BERT's weights are.
+    """A BERT without pooling layer for a tokeniser's vocabulary, with weights drawn as in BERT.
 
-    Draw from a seed set beforehand. Attention weights are never dropped, as anywhere in polyrank.
+    Set the seed beforehand. Attention weights are never dropped, as everywhere in polyrank.
     """
     from transformers import AutoConfig, AutoModel
 

@@ -19,7 +19,7 @@ from torch import Tensor, arange, empty, nn, zeros_like
 from torch.nn import functional
 
 ROBERTAS = ("roberta", "xlm-roberta")
-"""They count positions from pad_token_id + 1."""
+"""The kinds of encoder that count positions from pad_token_id + 1."""
 BERTS = ("bert", "electra", *ROBERTAS)
 """Kinds of encoder with BERT's layers."""
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
@@ -48,7 +48,7 @@ class BertConfig(SimpleNamespace):
 
 
 def read_config(folder: Path) -> BertConfig | None:
-    """The description in a folder, or None where `Bert` is not the network that it describes."""
+    """The description in a folder, or None if `Bert` is not the network that it describes."""
     try:
         found = json.loads((folder / "config.json").read_text(encoding="utf-8"))
     except (OSError, ValueError):
@@ -73,7 +73,7 @@ def read_config(folder: Path) -> BertConfig | None:
 
 
 class Outputs(NamedTuple):
-    """What an encoder gives: (B, T, h)."""
+    """The outputs of an encoder: (B, T, h)."""
 
     last_hidden_state: Tensor
 

@@ -1,4 +1,4 @@
-"""From a folder or a hub id to a model. The one place that knows all three architectures."""
+"""Loads a model from a folder or a hub id. The only module that knows all three architectures."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ Concatenation = Literal["u,v", "|u-v|", "u*v", "|u-v|,u*v", "u,v,u*v", "u,v,|u-v
 
 @dataclass(frozen=True, kw_only=True)
 class TwoTowerConfig:
-    """What the bi-encoder and the poly-encoder share."""
+    """Settings that the bi-encoder and the poly-encoder share."""
 
     shared_towers: bool = False
     """One encoder for both sides, instead of two that start alike and may diverge."""
@@ -30,15 +30,15 @@ class TwoTowerConfig:
     reduction_tokens: int = 16
     """How many outputs `mean_first` averages."""
     similarity: Similarity = "cosine"
-    """Inner product of the vectors as they are, or of unit vectors."""
+    """The inner product of the vectors as they are (`dot`), or of unit vectors (`cosine`)."""
     temperature: float = 0.05
     """The similarity is divided by it."""
     projection: int | None = None
-    """Dimension of a linear layer above the reduction; `none` means no layer."""
+    """The dimension of a linear layer above the reduction; `none` means no layer."""
     max_context_length: int = 128
-    """The most tokens of a context. Special tokens count."""
+    """Maximum tokens of a context. Special tokens count."""
     max_candidate_length: int = 128
-    """The most tokens of a candidate. Special tokens count."""
+    """Maximum tokens of a candidate. Special tokens count."""
     context_truncation: Truncation = "by_kind"
     """The side on which a longer context is cut: `left` keeps the newest turns, `right` the
     beginning; `by_kind` cuts dialogues on the left and single texts on the right."""
@@ -69,19 +69,19 @@ class PolyEncoderConfig(TwoTowerConfig):
     num_codes: int = 64
     """The number m of context vectors."""
     context_vectors: ContextVectors = "learnt"
-    """Learnt codes attend over the outputs; or the first m, the last m, the last m and h₁."""
+    """Learnt codes that attend over the outputs; or the first m, the last m, the last m and h₁."""
     attention: Attention = "basic"
     """`sqrt` divides the logits of both attentions by √d."""
     code_scale: float = 1.0
-    """Spread of the initial codes: the standard deviation of a code's first attention logits."""
+    """The spread of initial codes: the standard deviation of a code's first attention logits."""
 
     code_recency: float = 0.1
-    """How much a token's logit falls with every token after it: learnt, from 0 for the first code
-    to this for the last, so that codes look back to different depths. 0 is the paper's codes."""
+    """How much a token's attention logit falls with each later token: learnt, from 0 for the first
+    code to this for the last, so that codes look back to different depths. 0 is the paper's."""
 
     code_mean: float = 0.67
-    """Share of every code's attention that is spread evenly over the context, which is the
-    bi-encoder's mean. 0 is the paper's codes."""
+    """The share of each code's attention that is spread evenly over the context, as in the
+    bi-encoder's mean. 0 is the paper's."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -93,33 +93,33 @@ class PolyEncoderConfig(TwoTowerConfig):
 
 @dataclass(frozen=True, kw_only=True)
 class CrossEncoderConfig:
-    """Both texts through one encoder; the first output to a score, classes or a value."""
+    """A cross-encoder, which reads both texts at once and gives a score, classes or a value."""
 
     architecture: ClassVar[str] = "cross"
 
     task: Task = "rank"
     """A score for ranking, n-way classification, or regression."""
     head: Literal["auto", "linear", "pooler", "interaction"] = "auto"
-    """From the outputs to the score. `linear` is one layer; `pooler` is dense, tanh, out, as in
-    published rerankers; `interaction` compares token by token, from texts read as a bi-encoder
-    reads them, with a gate between them. `auto` keeps the head of a base that is a reranker, and
-    takes `interaction` to rank with another BERT, ELECTRA or RoBERTa, and `linear` for the rest."""
+    """The layers from outputs to the score. `linear` is one layer; `pooler` is dense, tanh, out, as
+    in published rerankers; `interaction` compares two texts token by token, with a gate between
+    them. `auto` keeps the head of a base that is a reranker. It takes `interaction` to rank with
+    any other BERT, ELECTRA or RoBERTa, and `linear` otherwise."""
     shared_towers: bool | None = None
-    """One encoder for both texts, or one for each. By default, `interaction` has one for each; the
-    other heads always have one for both."""
+    """One encoder for both texts, instead of one for each. By default `interaction` has one for
+    each; the other heads always share one."""
     gate: float = -6.0
-    """Where the gate of `interaction` starts: what is added to the attention logits between the
-    two texts. It is learnt."""
+    """The initial gate of `interaction`, a learnt value added to the attention logits between the
+    two texts."""
     num_labels: int = 3
-    """Classes of the classification."""
+    """The number of classes."""
     reduction: Literal["first", "mean"] = "first"
     """How token outputs become one vector."""
     head_dropout: float = 0.1
-    """Dropout of the head while it is trained."""
+    """The dropout of the head during training."""
     max_context_length: int = 128
-    """Tokens of the context inside the pair."""
+    """The maximum tokens of the context in a pair."""
     max_candidate_length: int = 128
-    """Tokens of the candidate inside the pair."""
+    """The maximum tokens of the candidate in a pair."""
     context_truncation: Truncation = "by_kind"
     """The side on which a longer context is cut: `left` keeps the newest turns, `right` the
     beginning; `by_kind` cuts dialogues on the left and single texts on the right."""
@@ -143,7 +143,7 @@ class CrossEncoderConfig:
 
 
 UNSTATED = {"context_truncation": "left", "candidate_truncation": "right"}
-"""What a saved model has whose description does not name these settings, which are newer."""
+"""The values of newer settings for saved models whose description does not name them."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -151,7 +151,7 @@ class ClassifierConfig:
     """The classes that a saved model tells pairs of texts into, beside what defines a score."""
 
     classes: tuple[str, ...]
-    """The name of each class, in the order of the numbers; a class without a name is called by
+    """The name of each class, in the order of their numbers; a class without a name is called by
     its number."""
     concatenation: Concatenation | None = None
     """What a bi-encoder's classifier sees of the two vectors; a cross-encoder's sees the pair."""
@@ -163,22 +163,22 @@ class ClassifierConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class NewEncoderConfig:
-    """A BERT of any size, with a vocabulary of its own."""
+    """A BERT of any size, with its own vocabulary."""
 
     num_layers: int = 4
-    """Layers of attention."""
+    """The number of layers."""
     width: int = 256
-    """Width of a token's output."""
+    """The width of a token's output."""
     num_heads: int = 4
-    """Heads of each attention; they divide the width."""
+    """The number of attention heads; the width must be a multiple of it."""
     intermediate: int | None = None
-    """Width between the two dense layers of a block; 4 times the width by default."""
+    """The width between a layer's two dense layers; by default 4 times the width."""
     positions: int = 512
-    """The most tokens of a text."""
+    """The maximum number of tokens of a text."""
     vocabulary: int = 16_000
-    """The most pieces of the vocabulary, which is trained on the corpus."""
+    """The maximum number of pieces of the vocabulary, which is trained on the corpus."""
     lower_case: bool = True
-    """Do not tell capital letters from small ones."""
+    """Treat capital and small letters alike."""
 
     def __post_init__(self) -> None:
         for name in ("num_layers", "width", "num_heads", "positions"):

@@ -1,4 +1,4 @@
-"""Making static embeddings: from the outputs of an encoder, token by token, or from word vectors.
+"""Makes static embeddings from the outputs of an encoder, token by token, or from word vectors.
 
 An encoder reads each token of its vocabulary alone; the principal components of its outputs are the
 tokens' vectors (Tulkens and van Dongen, 2024, Model2Vec). Frequent words are given less weight by
@@ -37,12 +37,12 @@ def distil_static(
     batch_tokens: int | None = None,
     show_progress_bar: bool = False,
 ) -> BiEncoder:
-    """A bi-encoder of the static embeddings that an encoder's outputs make.
+    """A bi-encoder of static embeddings made from an encoder's outputs.
 
     `dimension` d is the number of principal components, by default 256 or the encoder's width.
     `sif` is the constant a of the weights a / (a + p); None weighs all tokens alike. Raises
-    ModelError where there is no encoder, UsageError for one that is static already, or for a
-    dimension above its width.
+    ModelError if there is no encoder, and UsageError if it is already static or the dimension is
+    above its width.
     """
     if is_static(local_folder(source)):
         raise UsageError(
@@ -68,10 +68,10 @@ def distil_static(
 def static_from_file(
     path: Path, *, dimension: int | None = None, sif: float | None = None, most: int | None = None
 ) -> BiEncoder:
-    """A bi-encoder of a file's word vectors, of which `most` are taken.
+    """A bi-encoder of the first `most` word vectors of a file.
 
-    `dimension` and `sif` are those of `distil_static`; the words must stand by falling frequency
-    for `sif`, as they do in published files. Raises DataError, UsageError.
+    `dimension` and `sif` are those of `distil_static`; `sif` needs words listed by falling
+    frequency, as in published files. Raises DataError, UsageError.
     """
     words, read = read_word_vectors(path, most)
     vectors = torch.from_numpy(read)
@@ -104,7 +104,7 @@ def principal_components(vectors: Tensor, dimension: int) -> Tensor:
     if not 1 <= dimension <= most:
         raise UsageError(
             f"dimension must be from 1 to {most}, the number of components, got {dimension}.",
-            "Choose a smaller one, or none.",
+            "Choose a smaller dimension, or none.",
         )
     centred = vectors.double() - vectors.double().mean(dim=0)
     axes = torch.linalg.eigh(centred.T @ centred).eigenvectors.flip(1)[:, :dimension]  # (h, d)

@@ -1,6 +1,6 @@
 """The folder of a saved model: `polyrank.json`, `model.safetensors`, the encoder's description.
 
-    polyrank.json        architecture and settings: all that defines a score; and the classes
+    polyrank.json        architecture and settings: every setting that affects a score; the classes
     model.safetensors    every weight, by its name in the model
     backbone/            config.json and the tokeniser, as `transformers` writes them
 
@@ -49,7 +49,7 @@ def write_folder(
 ) -> None:
     """Write a model beside `path` and rename it into place; `extra` are further texts by name.
 
-    Raises StorageError, and UsageError where something else than a model is in the way.
+    Raises StorageError, and UsageError if something other than a model is in the way.
     """
     require_replaceable(path, DESCRIPTION, "a model")
     with replaced_folder(path) as fresh:
@@ -74,9 +74,9 @@ def write_folder(
 
 
 def read_description(path: Path) -> Description | None:
-    """The description of a saved model, or None where `path` is not a polyrank folder.
+    """The description of a saved model, or None if `path` is not a polyrank folder.
 
-    Raises ModelError if it is broken, of a newer format or of an unknown architecture.
+    Raises ModelError if it is damaged, in a newer format or of an unknown architecture.
     """
     file = path / DESCRIPTION
     if not file.is_file():
@@ -113,11 +113,11 @@ def read_description(path: Path) -> Description | None:
 
 def read_weights(path: Path) -> dict[str, Tensor]:
     """All tensors of a saved model. Raises ModelError if the file is missing or damaged."""
-    return read_tensors(path / WEIGHTS, "weights", "fetch or train the model again")
+    return read_tensors(path / WEIGHTS, "weights", "download or train the model again")
 
 
 def read_tensors(file: Path, what: str, remedy: str) -> dict[str, Tensor]:
-    """All tensors of a file. Raises ModelError, which names them and the remedy."""
+    """All tensors of a file. Raises ModelError, which names the file and the remedy."""
     try:
         return load_file(file)
     except (OSError, SafetensorError) as error:
@@ -128,9 +128,9 @@ def read_tensors(file: Path, what: str, remedy: str) -> dict[str, Tensor]:
 
 
 def fit_weights(model: nn.Module, weights: dict[str, Tensor], where: Path) -> None:
-    """Load the tensors into the model; every one must be there, and no other.
+    """Load the tensors into the model; each must be there, and no others.
 
-    Copies take the place of parameters on the meta device; others are written over.
+    Copies replace parameters on the meta device; other parameters are overwritten.
     Raises ModelError that names the missing, the surplus and the misshapen.
     """
     own = model.state_dict()
@@ -146,9 +146,8 @@ def fit_weights(model: nn.Module, weights: dict[str, Tensor], where: Path) -> No
     ]
     if faults:
         raise ModelError(
-            f"The weights in {where} do not fit the model that is described there "
-            f"({'; '.join(faults)}).",
-            "The folder mixes files of two models or is damaged; save or fetch it again.",
+            f"The weights in {where} do not fit the model described there ({'; '.join(faults)}).",
+            "The folder mixes files of two models or is damaged; save or download it again.",
         )
     assign = any(parameter.is_meta for parameter in model.parameters())
     if assign:

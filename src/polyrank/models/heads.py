@@ -114,8 +114,8 @@ def concatenated(u: Tensor, v: Tensor, concatenation: str) -> Tensor:
 class MaskedHead(nn.Module):
     """BERT's prediction of masked tokens: dense, GELU, norm, and the word embeddings themselves.
 
-    The biases begin as the logarithms of how often each token occurs, `counts` (V): begun at zero,
-    the first hundreds of steps go into nothing else (docs/log.md).
+    The biases begin as the logarithms of how often each token occurs, `counts` (V): starting at
+    zero, the first hundreds of steps would only learn them (docs/log.md).
     """
 
     def __init__(self, width: int, embeddings: Tensor, counts: Tensor) -> None:

@@ -58,7 +58,7 @@ def pack(module: nn.Module, rows: int) -> None:
 
 
 def optimizer_steps() -> int:
-    """How many steps the optimisers of this process have made since the first call.
+    """The number of optimiser steps in this process since the first call.
 
     The fused ones write parameters without raising their version, so that versions alone do not
     tell that a copy is out of date.

@@ -1,6 +1,6 @@
-"""From a source to a model of the class asked for: an encoder, or a saved model of any kind.
+"""Loads a model of a given class from an encoder or from a saved model of any kind.
 
-Knows the kinds of source; knows no architecture by name.
+Knows the kinds of source, but no architecture by name.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ def needs_new_head(saved: Mapping[str, Any], settings: Mapping[str, Any]) -> boo
 
 
 def require_architecture(architecture: str, source: str | Path) -> None:
-    """Raise UsageError for an architecture that cannot be built on a source, before it is loaded.
+    """Raise UsageError, before loading, for an architecture that cannot be built on a source.
 
     Only looks at what is on this machine.
     """
@@ -103,8 +103,7 @@ def require_architecture(architecture: str, source: str | Path) -> None:
 def inherit(architecture: str, folder: Path, defaults: Mapping[str, Any]) -> dict[str, Any]:
     """The settings that a model of an architecture has from its source and from `defaults`.
 
-    `defaults` replace what the source brings, except where a saved model's weights were made for
-    that.
+    `defaults` replace what the source brings, except settings that a saved model's weights need.
     """
     description = read_description(folder)
     if description is None and is_static(folder):
@@ -172,9 +171,9 @@ def reopen(
     *,
     trainable: bool,
 ) -> Any:
-    """The saved model itself; settings that do not shape its weights may be changed.
+    """The saved model itself; settings that do not affect its weights may be changed.
 
-    One encoder of both sides may become two, which begin alike.
+    A shared encoder may become two, which start alike.
     """
     shared = inherited.get("shared_towers") is True
     separate = shared and settings.get("shared_towers") is False
@@ -200,7 +199,7 @@ def require_same_shape(folder: Path, saved: Mapping[str, Any], settings: Mapping
         if name in SHAPING and value != saved.get(name, value):
             raise UsageError(
                 f"The model in {folder} was made with {name} = {saved[name]}, not {value}.",
-                f"Leave {name} out, or train a model with the value you want.",
+                f"Leave {name} out, or train a model with the value that you want.",
             )
 
 
@@ -218,7 +217,7 @@ def take_classifier(model: Any, folder: Path) -> None:
 
 
 def origins_of(name: str) -> list[str]:
-    """The weights of other models that those of this name may start from, the best first."""
+    """The weights of other models that these may start from, best first."""
     part, _, rest = name.partition(".")
     if part.endswith("_projection"):
         return [name, f"context_projection.{rest}"]
@@ -274,10 +273,10 @@ def empty_model(
 def settle(
     model_class: Any, inherited: dict[str, Any], settings: dict[str, Any], backbone: Backbone
 ) -> Any:
-    """The configuration of a model: what was asked for, else inherited, else the default.
+    """The configuration of a model: given values, then inherited ones, then defaults.
 
-    Lengths that were not asked for are cut to what the encoder can place; raises UsageError for
-    ones that were.
+    Lengths that were not given are cut to the encoder's limit. Raises UsageError for given
+    lengths above it.
     """
     name = model_class.architecture
     config = from_mapping(CONFIGS[name], {**inherited, **settings}, where=f"The {name} model")
@@ -288,7 +287,7 @@ def settle(
         asked = settings.get(length)
         if asked is not None and asked > room:
             raise UsageError(
-                f"{length} is {asked}, but the encoder places at most {room} tokens.",
+                f"{length} is {asked}, but the encoder takes at most {room} tokens.",
                 "Choose a smaller length or another encoder.",
             )
     if name == "cross" and getattr(config, "head", None) != "interaction":  # read apart

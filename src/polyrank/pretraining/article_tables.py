@@ -1,4 +1,4 @@
-"""The tables of articles: passages, sentences and links by number, as they are written and read.
+"""The tables of articles: passages, sentences and links by number; writing and reading.
 
 A link names a title. Which article it means is resolved when all else is written, by 64 bits of a
 hash: among 10 million titles, two share one with a probability of 3 in a million. While links are

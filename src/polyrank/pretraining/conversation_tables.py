@@ -1,4 +1,4 @@
-"""The tables of conversations: turns by number, as they are written and read."""
+"""The tables of conversations: turns by number; writing and reading."""
 
 from __future__ import annotations
 

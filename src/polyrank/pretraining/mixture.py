@@ -1,7 +1,7 @@
-"""Several tasks as one sequence, already shuffled: to be taken in order, from any place.
+"""Several tasks as one shuffled sequence, to be read in order from any place.
 
-Item i depends on the seed and i alone, so a run resumes where it stopped, and processes share out
-the numbers.
+Item i depends only on the seed and i. So a run resumes where it stopped, and processes divide the
+numbers among them.
 """
 
 from __future__ import annotations

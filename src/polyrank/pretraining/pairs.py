@@ -1,4 +1,4 @@
-"""A pair of texts that a task draws, and the keys that say which other pairs answer it too."""
+"""A pair of texts that a task draws, and the keys of the other pairs that also answer it."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ CORPUS_SHIFT = 54
 class Pair(NamedTuple):
     """What an encoder is to bring together, or to tell apart.
 
-    The second of pair j is an accidental hit for the first of pair i where `wanted` of i and
-    `answers` of j share a key: it is not a negative there.
+    The second text of pair j is an accidental hit for the first text of pair i if `wanted` of i and
+    `answers` of j share a key: it is then not a negative.
     """
 
     task: str
@@ -25,7 +25,7 @@ class Pair(NamedTuple):
     second_title: str | None = None
     """The title that stands before the document: "title [SEP] passage"."""
     label: int | None = None
-    """1 if the second follows, 0 if it does not; None where every pair is right."""
+    """1 if the second text follows, 0 if not; None if every pair is right."""
     is_joined: bool = False
     """Whether the two are read as one text, partly masked; else they are read apart."""
     wanted: frozenset[int] = NO_KEYS

@@ -1,4 +1,4 @@
-"""An article to passages: paragraphs of one section merged or cut to a number of words."""
+"""Splits articles into passages: paragraphs of one section, merged or cut to a number of words."""
 
 from __future__ import annotations
 

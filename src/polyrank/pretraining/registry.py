@@ -1,6 +1,6 @@
 """The pre-training tasks by name: each is the one task of a module of `polyrank.pretraining.tasks`.
 
-A module that is added there is found; no list names it.
+A new module there is found automatically.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ USUAL: Mapping[Kind, tuple[str, ...]] = {
     "articles": ("ict", "bfs", "wlp"),
     "conversations": ("mlm", "next_utterance"),
 }
-"""The tasks of a corpus for which none are chosen: those of Chang et al. and of Humeau et al."""
+"""The default tasks by kind of corpus: those of Chang et al. and of Humeau et al."""
 
 if TYPE_CHECKING:
 
     class TaskSettings:
-        """The settings of all tasks that have any, each under its task's name."""
+        """The settings of all tasks that have some, each under its task's name."""
 else:
     TaskSettings = make_dataclass(
         "TaskSettings",
@@ -59,7 +59,7 @@ def make_task(
     seed: int = 0,
     settings: TaskSettings | None = None,
 ) -> PretrainingTask[Any]:
-    """A task by its name, with its own of `settings`.
+    """A task by its name, with its part of `settings`.
 
     Raises UsageError for an unknown name, or a corpus of another kind.
     """

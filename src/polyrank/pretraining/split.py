@@ -1,4 +1,4 @@
-"""How a corpus is divided: which documents are held out, and what a passage is.
+"""How a corpus is split: which documents are held out, and what a passage is.
 
 A document is held out by its id alone; nothing of it is ever trained on.
 """
@@ -14,27 +14,27 @@ from polyrank.config import require
 
 SplitName = Literal["train", "held_out"]
 WHOLE = re.compile(r"t3_\w+(?=/)|book:.+(?=/)")
-"""What may not be parted, in an id: the paths of a thread of Reddit, which share their first
+"""Ids whose documents stay together: the paths of a Reddit thread, which share their first
 comments, and the chapters of a book."""
 SPLITS: tuple[SplitName, ...] = ("train", "held_out")
 
 
 @dataclass(frozen=True, kw_only=True)
 class TablesSettings:
-    """How a corpus is divided. Raises UsageError for a value out of its range."""
+    """How a corpus is split. Raises UsageError for a value out of range."""
 
     held_out: float = 0.02
     """The share of articles or conversations that is held out, from 0 to below 1."""
     held_out_ids: tuple[str, ...] = ()
-    """The ids of those that are held out; if there are any, the share does not count."""
+    """The ids of the held-out documents, instead of a share."""
     split_seed: int = 0
-    """Another number holds out other documents."""
+    """Seed of the split: another number holds out other documents."""
     passage_words: int = 200
-    """The words of a passage: paragraphs of a section are merged up to it, longer ones cut."""
+    """The maximum words of a passage: shorter paragraphs are merged, longer ones cut."""
     min_query_words: int = 4
     """Shorter sentences stay in their passages, but are not queries."""
     merge_speaker: bool = True
-    """Whether neighbouring turns of one speaker are one turn."""
+    """Merge neighbouring turns of one speaker into one."""
 
     def __post_init__(self) -> None:
         require(0 <= self.held_out < 1, "held_out", "from 0 to below 1", self.held_out)
@@ -43,7 +43,7 @@ class TablesSettings:
 
 
 class Split:
-    """Says for each id on which side it is; the same on every machine and in any order."""
+    """Says on which side an id is: the same on every machine and in any order."""
 
     def __init__(self, settings: TablesSettings) -> None:
         self._ids = frozenset(settings.held_out_ids)

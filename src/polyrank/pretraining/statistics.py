@@ -1,4 +1,4 @@
-"""What tasks draw from a corpus, in numbers and in words, for people to judge.
+"""What tasks draw from a corpus, in figures and examples, for people to judge.
 
 Knows nothing of tokens: the caller brings the function that counts them.
 """
@@ -27,9 +27,9 @@ class TaskStatistics(NamedTuple):
     second_words: float
     first_tokens: float | None
     second_tokens: float | None
-    """With the title of the document; none where nobody counts tokens."""
+    """Includes the title of the document; None if tokens are not counted."""
     positives: float | None
-    """The share of the label 1; none where pairs have no label."""
+    """The share of the label 1; None if pairs have no labels."""
 
 
 def statistics(
@@ -73,7 +73,7 @@ def second_text(pair: Pair) -> str:
 
 
 def statistics_lines(rows: Sequence[TaskStatistics]) -> list[str]:
-    """A table of tasks, with the paper's beside it where it has the task."""
+    """A table of tasks, with the paper's figures if it has the task."""
     lines = [
         f"{'task':<16}{'pairs':>12}{'words':>16}{'tokens':>16}   "
         f"{'Chang et al.: pairs':>20}{'tokens':>16}"
@@ -98,7 +98,7 @@ def lengths(first: float, second: float | None) -> str:
 
 
 def preview(task: PretrainingTask[Any], count: int = 5) -> list[str]:
-    """Some pairs as lines, so that a person can judge them: the texts as they are, one per line."""
+    """Some pairs as printed lines, with their texts unchanged, one per line."""
     lines = []
     for number, pair in enumerate(task.sample(count), start=1):
         label = {None: "", 1: ", follows", 0: ", does not follow"}[pair.label]

@@ -28,7 +28,7 @@ NUMBERS, BYTES = 1 << 16, 1 << 20
 """How many numbers, and bytes of texts, of a column wait in memory."""
 Columns = Mapping[str, ColumnType]
 """The columns of a table, by name."""
-REMEDY = "Remove the folder of the tables; it is built again when it is next needed."
+REMEDY = "Delete the folder of the tables; it is rebuilt when it is next needed."
 
 
 class OneBlockTable(Table):

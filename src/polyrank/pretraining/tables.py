@@ -3,9 +3,8 @@
     FOLDER/tables.json                 corpus, settings, counts
     FOLDER/train, FOLDER/held_out      Arrow files; each side has numbers of its own
 
-All of it is mapped. Nothing of one side can be reached from the other. Tables are built in one pass
-over the documents, with memory that does not grow with them, beside their place, and renamed into
-it.
+Everything is memory-mapped. Nothing on one side can be reached from the other. Tables are built in
+one pass over the documents, with constant memory, beside their place, and renamed into it.
 """
 
 from __future__ import annotations
@@ -49,7 +48,7 @@ class DocumentSource(Protocol):
 
 
 class CorpusTables:
-    """Both sides of a corpus. Raises DataError where they cannot be read or are of another version.
+    """Both sides of a corpus. Raises DataError if they cannot be read or have another version.
 
     It can be sent to another process, which maps the same files.
     """
@@ -90,9 +89,9 @@ class CorpusTables:
 def open_tables(
     corpus: DocumentSource, settings: TablesSettings | None = None, *, place: Path | None = None
 ) -> CorpusTables:
-    """The tables of a corpus: those in `place`, or in its folder, which are built if need be.
+    """The tables of a corpus, in `place` or in its folder; they are built if needed.
 
-    Raises UsageError for a held-out id that the corpus does not have, DataError where the corpus is
+    Raises UsageError for a held-out id that the corpus does not have, DataError if the corpus is
     damaged, StorageError if the disk refuses.
     """
     settings = settings or TablesSettings()
@@ -123,7 +122,7 @@ def build_tables(
     folder: Path,
     settings: TablesSettings,
 ) -> CorpusTables:
-    """Write the tables of documents to `folder`; what stood there is replaced."""
+    """Write the tables of documents to `folder`, replacing what was there."""
     split = Split(settings)
     missing = set(settings.held_out_ids)
     make_builder = ArticleBuilder if kind == "articles" else ConversationBuilder
@@ -152,16 +151,16 @@ def require_all_found(missing: set[str]) -> None:
         raise UsageError(
             f"{len(missing)} of the ids to hold out are not in the corpus, such as "
             f"{min(missing)!r}.",
-            "Give ids of its documents.",
+            "Give only ids of its documents.",
         )
 
 
 def read_manifest(path: Path) -> dict[str, Any]:
-    """What the tables of a folder say of themselves. Raises DataError."""
+    """What the tables of a folder state about themselves. Raises DataError."""
     try:
         manifest = json.loads((path / MANIFEST).read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise DataError(f"The tables cannot be read: {error}.", REMEDY, path=path) from error
     if not isinstance(manifest, dict) or manifest.get("version") != VERSION:
-        raise DataError(f"The tables are not of version {VERSION}.", REMEDY, path=path)
+        raise DataError(f"The tables do not have version {VERSION}.", REMEDY, path=path)
     return manifest

@@ -1,4 +1,4 @@
-"""What all pre-training tasks have in common: items by number, any number of passes, one seed."""
+"""What all pre-training tasks share: items by number, any number of passes, one seed."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class NoSettings:
 
 
 class PaperFigures(NamedTuple):
-    """What Chang et al. (ICLR 2020) had of a task, from the English Wikipedia."""
+    """The figures of Chang et al. (ICLR 2020) for a task, from the English Wikipedia."""
 
     pairs: float
     first_tokens: float
@@ -36,7 +36,7 @@ class PretrainingTask(ABC, Generic[Settings]):
     """A sequence of pairs, drawn from one side of a corpus.
 
     `len(task)` is the number of pairs of one pass. `task[i]` depends on the seed and on i alone; i
-    may exceed the first pass, and every pass draws anew. Raises UsageError where the task cannot
+    may exceed the first pass, and every pass draws anew. Raises UsageError if the task cannot
     use a corpus of this kind.
     """
 
@@ -45,7 +45,7 @@ class PretrainingTask(ABC, Generic[Settings]):
     kinds: ClassVar[tuple[Kind, ...]] = ("articles",)
     """The kinds of corpora that it can draw from."""
     lacking: ClassVar[str]
-    """What the corpus lacks where the task has no pair, as the end of a sentence."""
+    """What the corpus lacks if the task has no pairs, as the end of a sentence."""
     has_passages: ClassVar[bool] = False
     """Whether the second text of its pairs is a passage, which has a frequency."""
     paper: ClassVar[PaperFigures | None] = None
@@ -74,7 +74,7 @@ class PretrainingTask(ABC, Generic[Settings]):
     def joins(cls, settings: Settings) -> bool:
         """Whether the two texts of a pair are read as one, partly masked.
 
-        Others are read apart, and compared by the in-batch softmax.
+        Otherwise they are read apart and compared by in-batch softmax.
         """
         return False
 
@@ -83,7 +83,7 @@ class PretrainingTask(ABC, Generic[Settings]):
 
     @abstractmethod
     def pair(self, item: int, rng: Random) -> Pair:
-        """The pair of an item of the pass, with what is drawn for it."""
+        """The pair of an item of the pass, with its random draws."""
 
     def frequency(self, passage: int) -> float:
         """How often a passage is the document in one pass, in expectation."""
@@ -100,7 +100,7 @@ class PretrainingTask(ABC, Generic[Settings]):
         return map(self.__getitem__, range(len(self)))
 
     def sample(self, count: int) -> Iterator[Pair]:
-        """Yield different pairs of the first pass, drawn from all of it; the seed decides which."""
+        """Yield different pairs drawn from the whole first pass; the seed decides which."""
         order = Permutation(len(self), hash_numbers(self.seed, count))
         return (self[order(place)] for place in range(min(count, len(self))))
 

@@ -18,7 +18,7 @@ from polyrank.records import Candidate, RetrievalSet
 
 CORPUS, QUERIES, QRELS = "corpus.jsonl", "queries.jsonl", "qrels"
 USUAL = ("test", "dev", "validation", "train")
-"""The splits to evaluate on, the preferred first; to train on, it is the last."""
+"""The splits to evaluate on, preferred first; the last is the one to train on."""
 
 
 def read(source: Source) -> RetrievalSet:
@@ -59,7 +59,7 @@ def find(folder: Path, name: str) -> Path | None:
 
 
 def required(folder: Path, name: str) -> Path:
-    """The file of this name, or a compressed one. Raises DataError where there is none."""
+    """The file of this name, or a compressed one. Raises DataError if there is none."""
     path = find(folder, name)
     if path is None:
         raise DataError(
@@ -88,7 +88,7 @@ def split_of(source: Source) -> tuple[str, Path]:
 
 
 def records(path: Path) -> Iterator[tuple[int, dict[str, Any], Blame]]:
-    """Yield the objects of a file, each with an own "_id"."""
+    """Yield the objects of a file, each with its own "_id"."""
     identifiers = Identifiers()
     for number, record in read_json_lines(path):
         blame = at_line(path, number)
@@ -113,7 +113,7 @@ def read_judgements(
         cells = line.split("\t")
         if len(cells) != 3:
             raise blame(
-                f"The line has {len(cells)} columns, 3 expected.",
+                f"The line has {len(cells)} columns; 3 are expected.",
                 "Write query-id, corpus-id and score, separated by tabs.",
             )
         query, candidate, grade = cells
@@ -122,11 +122,12 @@ def read_judgements(
             name = query if what == "query" else candidate
             raise blame(
                 f"The {what} {name!r} is not in {where}.",
-                "Remove the judgement; or the other file is not whole: fetch it again.",
+                "Remove the judgement; if the other file is incomplete, download it again.",
             )
         if not grade.strip().removeprefix("-").isdecimal():
             raise blame(
-                f"The score {grade!r} is not a whole number.", "Write 0 for wrong, 1 and more."
+                f"The score {grade!r} is not a whole number.",
+                "Write 0 for wrong, and 1 or more for right.",
             )
         grades = judgements.setdefault(query, {})
         if candidate in grades:

@@ -28,7 +28,7 @@ Option = tuple[str | None, str]
 def read_augmented(source: Source) -> Iterator[Example]:
     """Yield an example for every turn but the first; the last has the dialogue's candidates.
 
-    Only where the source is trained on: otherwise as `read`. Raises DataError, with file and line.
+    Only if the source is trained on; otherwise as `read`. Raises DataError, with file and line.
     """
     for example in read(source):
         if not source.training:
@@ -75,7 +75,7 @@ def example_of(
     options: list[Option] | None,
     blame: Blame,
 ) -> Example:
-    """One dialogue; of several correct answers, the first, without the others as candidates."""
+    """One dialogue. The first correct answer is the response; others are not candidates."""
     if not context or not correct:
         raise blame(
             f"Dialogue {identifier} has no {'correct answer' if context else 'message'}.",
@@ -116,7 +116,7 @@ def utterances(record: dict[str, Any], field: str, identifier: str, blame: Blame
 
 
 def released_answers(path: Path) -> dict[str, Option]:
-    """The answers that lie beside a test file, by dialogue; none where there is no such file."""
+    """The answers beside a test file, by dialogue; none if there is no such file."""
     files = sorted(path.parent.glob("*responses_subtask_1.tsv*"))
     answers: dict[str, Option] = {}
     for line, cells in read_cells(files[0]) if files else ():

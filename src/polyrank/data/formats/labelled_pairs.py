@@ -3,7 +3,7 @@
 - `pairs`: labels that are all whole numbers are classes; else they are scores from 0 to 1.
 - `nli`: SNLI, MultiNLI, XNLI and KorNLI. The classes are those of Sentence-BERT (Reimers and
   Gurevych, 2019): contradiction 0, entailment 1, neutral 2. Rows whose annotators did not agree
-  (label "-") are passed over.
+  (label "-") are skipped.
 - `sts`: STSb and KorSTS. The scores of the files go from 0 to 5. The STS benchmark's own files have
   no header: genre, file, year, number, score, sentence, sentence, and sometimes two columns of
   sources.
@@ -48,7 +48,7 @@ LABELS = {
 }
 """The names of a label by format, the preferred first."""
 SCORE = "score"
-"""A column of this name, if nobody has mapped it, holds scores and not classes."""
+"""A column of this name holds scores, not classes, unless it is mapped."""
 CLASSES = {"contradiction": 0, "entailment": 1, "neutral": 2}
 UNDECIDED = "rows with the label '-'"
 EMPTY = "rows with an empty sentence"
@@ -61,7 +61,7 @@ STS_HEADER = ("genre", "filename", "year", "index", "score", "sentence1", "sente
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Rated:
-    """A row whose label is not yet known to be a class or a score."""
+    """A row whose label may still be a class or a score."""
 
     pair: LabelledPair
     label: float | int
@@ -71,7 +71,7 @@ class Rated:
 
 
 def read_pairs(source: Source) -> Iterator[LabelledPair]:
-    """Yield a pair per row; the labels decide together whether they are classes or scores.
+    """Yield a pair per row; all labels together decide whether they are classes or scores.
 
     Raises DataError, with the place; UsageError for unknown fields.
     """
@@ -90,14 +90,14 @@ def read_pairs(source: Source) -> Iterator[LabelledPair]:
             )
         if not classes and not 0 <= one.label <= 1:
             raise one.row.blame(
-                f"The score is {one.label}, outside of 0 to 1.",
+                f"The score is {one.label}; it must be from 0 to 1.",
                 "Divide the scores by their largest, or use --format sts for scores from 0 to 5.",
             )
         yield replace(one.pair, label=one.label if classes else float(one.label))
 
 
 def rated_row(row: Row, source: Source) -> Rated:
-    """One row, with the label as it stands."""
+    """One row, with the label as it is in the file."""
     columns = columns_of(row, source, "pairs")
     values: dict[str, Any] = {field: row.values[column] for field, column in columns.items()}
     try:
@@ -121,7 +121,7 @@ def rated_row(row: Row, source: Source) -> Rated:
 
 
 def columns_of(row: Row, source: Source, format: str) -> dict[str, str]:
-    """The columns of a row by field; the two texts stand in one couple of names."""
+    """The columns of a row by field; the two texts are one couple of names."""
     couple = couple_of(row.values)
     names: dict[str, tuple[str, ...]] = {
         "id": ("id",) if format == "pairs" else (),
@@ -165,7 +165,7 @@ def read_nli(source: Source) -> Iterator[LabelledPair]:
                 f"The label is {label!r}, not one of {', '.join(CLASSES)} and '-'.",
                 nearest(str(label), CLASSES)
                 if isinstance(label, str)
-                else "Write the names: numbers stand for other classes in every data set.",
+                else "Write the names: each data set numbers its classes differently.",
             )
         first, second = text_of(row, columns["first"]), text_of(row, columns["second"])
         if not first or not second:
@@ -191,7 +191,7 @@ def read_sts(source: Source) -> Iterator[LabelledPair]:
         )
     if count >= ENOUGH and largest <= 1:
         raise DataError(
-            f"None of the {count:,} scores is above 1, where they should go from 0 to 5.",
+            f"None of the {count:,} scores is above 1, but they should go from 0 to 5.",
             "Use --format pairs for scores from 0 to 1.",
             path=source.path,
         )
@@ -241,7 +241,7 @@ def fit_nli(beginning: Beginning) -> Fit:
 
 
 def fit_sts(beginning: Beginning) -> Fit:
-    """Two texts with scores that go beyond 1; whole numbers only if they are called scores."""
+    """Two texts with scores above 1; whole numbers only if the column is called score."""
     names = beginning.names
     label = SCORE if SCORE in names else label_of(names)
     if couple_of(names) is None or label is None or fit_nli(beginning):

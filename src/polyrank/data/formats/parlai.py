@@ -53,7 +53,7 @@ def read_fields(source: Source) -> Iterator[Example]:
     if not ended:
         raise at_line(source.path, number)(
             "The last episode does not end: its last line has no episode_done:True.",
-            "Add it to the last line of each episode; or the file is cut off: fetch it again.",
+            "Add it to the last line of each episode; if the file is truncated, download it again.",
         )
 
 
@@ -65,7 +65,7 @@ def fields_of(line: str, blame: Blame) -> dict[str, str]:
         if not colon:
             raise blame(f"{piece[:40]!r} is not a field: it has no colon.", FIELD_REMEDY)
         if name in fields:
-            raise blame(f"The field {name!r} stands twice.", FIELD_REMEDY)
+            raise blame(f"The field {name!r} appears twice.", FIELD_REMEDY)
         fields[name] = value
     if "labels" not in fields and "eval_labels" in fields:
         fields["labels"] = fields["eval_labels"]
@@ -104,7 +104,7 @@ def is_done(value: str, blame: Blame) -> bool:
 
 
 def without_escapes(text: str) -> str:
-    """A value as it was before it was written."""
+    """A value with its escapes resolved."""
     return text.replace("\\n", "\n").replace("\\t", "\t").replace("__PIPE__", "|").strip()
 
 
@@ -145,23 +145,23 @@ def episodes(source: Source, *, with_persona: bool) -> Iterator[Example]:
 
 
 def numbered(line: str, previous: int, blame: Blame) -> tuple[int, str]:
-    """The number of a line and what follows it; numbers rise by one or begin anew."""
+    """A line's number and what follows it; numbers rise by one or start at 1 again."""
     found = NUMBERED.match(line)
     if found is None:
         raise blame(f"The line begins with {line[:40]!r}, not with a number.", NUMBERED_REMEDY)
     number = int(found[1])
     if number not in (1, previous + 1):
         raise blame(
-            f"The line has the number {number} after {previous}; {previous + 1} or 1 expected.",
-            "Lines are missing or stand twice; fetch the file again.",
+            f"The line has the number {number} after {previous}; {previous + 1} or 1 is expected.",
+            "Lines are missing or repeated; download the file again.",
         )
     return number, found[2]
 
 
 def example_of_cells(context: tuple[str, ...], cells: list[str], blame: Blame) -> Example:
-    """One line: what was said, label, and maybe reward and candidates."""
+    """One line: what was said, label, and perhaps reward and candidates."""
     if len(cells) not in (2, 3, 4):
-        raise blame(f"The line has {len(cells)} columns, 2 to 4 expected.", NUMBERED_REMEDY)
+        raise blame(f"The line has {len(cells)} columns; 2 to 4 are expected.", NUMBERED_REMEDY)
     response = with_line_breaks(cells[1])
     if not response:
         raise blame("The label is empty.", NUMBERED_REMEDY)
@@ -171,7 +171,7 @@ def example_of_cells(context: tuple[str, ...], cells: list[str], blame: Blame) -
     if response not in candidates:
         raise blame(
             f"The label {response[:60]!r} is not among the {len(candidates)} candidates.",
-            "The line is cut off, or the label is missing there; put it among them.",
+            "The line is truncated, or the label is missing there; add it to the candidates.",
         )
     gold = candidates.index(response)
     return Example(context=context, response=response, candidates=candidates, gold=gold)

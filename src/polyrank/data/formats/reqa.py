@@ -4,9 +4,9 @@ The candidates are the sentences of the paragraphs. A candidate's text is its se
 whole paragraph: the sentence is what survives when the text is cut.
 
 - `squad`: SQuAD 1.1 and 2.0, in JSON. The sentences in which an annotator's answer begins are
-  relevant. Questions without an answer, as SQuAD 2.0 has, are passed over.
+  relevant. Questions without an answer, as SQuAD 2.0 has, are skipped.
 - `natural-questions`: Natural Questions, simplified JSONL. Questions with a short answer inside a
-  long answer that is a paragraph are used; all others are passed over. The documents' words are
+  long answer that is a paragraph are used; all others are skipped. The documents' words are
   joined by spaces, without the HTML tags among them.
 """
 
@@ -30,7 +30,7 @@ NQ_REMEDY = "Give a file of the simplified training set, v1.0-simplified…jsonl
 
 
 class Collection:
-    """Paragraphs, cut into sentences, and the questions that one of these answers."""
+    """Paragraphs, split into sentences, and the questions that the sentences answer."""
 
     def __init__(self, split: str) -> None:
         self.split = split
@@ -41,7 +41,7 @@ class Collection:
         self.judgements: dict[str, dict[str, int]] = {}
 
     def add_paragraph(self, name: str, text: str) -> str:
-        """Add the sentences of a paragraph; give its name, of an equal one the first's."""
+        """Add the sentences of a paragraph; returns its name, or that of an equal earlier one."""
         if text in self.names:
             return self.names[text]
         spans = sentence_spans(text)
@@ -52,7 +52,7 @@ class Collection:
         return name
 
     def add_question(self, identifier: str, text: str, paragraph: str, starts: list[int]) -> None:
-        """Add a question, which the sentences around the places `starts` of a paragraph answer."""
+        """Add a question; the sentences around the places `starts` of a paragraph answer it."""
         relevant = (
             number
             for start in starts
@@ -118,12 +118,12 @@ def add_paragraph(
 
 
 def answer_start(path: Path, answer: Any, context: str, place: str) -> int:
-    """Where an answer begins, after any space. Raises DataError where it does not stand there."""
+    """Where an answer begins, after any space. Raises DataError if it is not there."""
     text = text_at(path, answer, "text", place)
     start = answer.get("answer_start")
     if not isinstance(start, int) or start < 0 or not context.startswith(text, start):
         raise at_place(path, place)(
-            f"The answer {text[:60]!r} does not stand at {start!r} of its paragraph.", SQUAD_REMEDY
+            f"The answer {text[:60]!r} is not at {start!r} of its paragraph.", SQUAD_REMEDY
         )
     if not text.strip():
         raise at_place(path, place)("The answer is empty.", SQUAD_REMEDY)
@@ -197,7 +197,7 @@ def answer_of(record: dict[str, Any], blame: Blame) -> Answer | None:
 
 
 def span(value: Any, tokens: list[str], blame: Blame) -> tuple[int, int]:
-    """The tokens of an answer, from its first to before its last; (-1, -1) where there is none."""
+    """The tokens of an answer, from its first to before its last; (-1, -1) if there is none."""
     ends = [
         value.get(name) if isinstance(value, dict) else None
         for name in ("start_token", "end_token")

@@ -57,7 +57,7 @@ def ranked(row: Row) -> Example:
     names = [name for name in row.values if name.startswith(DISTRACTOR)]
     if not names:
         raise row.blame(
-            f"There is no column {DISTRACTOR}0 with a distractor.", "Fetch the file again."
+            f"There is no column {DISTRACTOR}0 with a distractor.", "Download the file again."
         )
     response = utterance(text_of(row, TRUTH))
     distractors = [utterance(text_of(row, name)) for name in names]
@@ -90,7 +90,7 @@ class LabelledLine(NamedTuple):
 
 
 def read_tabs(source: Source) -> Iterator[Example]:
-    """Yield an example for each response labelled 1; where there are none, count the context.
+    """Yield an example per response labelled 1; a context without any is counted.
 
     Its candidates are itself and the wrong ones. Raises DataError, with file and line.
     """
@@ -125,7 +125,7 @@ def read_labelled(source: Source) -> Iterator[LabelledLine]:
         texts = [text.strip() for text in texts]
         if len(texts) < 2:
             raise blame(
-                f"The line has {1 + len(texts)} columns, at least 3 expected.",
+                f"The line has {1 + len(texts)} columns; at least 3 are expected.",
                 "Write lines of label, utterances and a response, separated by tabs.",
             )
         context = tuple(text for text in texts[:-1] if text) or ("",)
@@ -149,7 +149,7 @@ FORMATS = (
     Format(
         name="tab",
         gives="examples",
-        description="lines of label, utterances, response between tabs",
+        description="tab-separated label, utterances, response",
         read=read_tabs,
         has_mark=lambda beginning: beginning.cells[0] in ("0", "1") and len(beginning.cells) > 2,
     ),

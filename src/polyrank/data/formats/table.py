@@ -35,7 +35,7 @@ USUAL = {
     "response": (*RESPONSE, *SECOND),
     "negatives": NEGATIVES,
 }
-"""The names that a column may have where it is not mapped; of other fields, their own."""
+"""The names of a column that is not mapped; other fields have only their own."""
 FILL = "Fill it in, or remove the row."
 
 
@@ -60,7 +60,7 @@ def read_table(source: Source) -> Iterator[Example]:
 
 
 def examples_of(row: Row, source: Source) -> Iterator[Example]:
-    """One row as an example or, with a list of responses, as one for each.
+    """One row as an example or, with a list of responses, as one example each.
 
     These have the id of the row, each with its number: `id/1`, `id/2` and so on.
     """
@@ -106,7 +106,7 @@ def record_of(row: Row, source: Source) -> dict[str, Any]:
 
 
 def fit_examples(beginning: Beginning) -> Fit:
-    """JSON with the fields by name; and what is not told otherwise, a pipe above all."""
+    """JSON with the fields by name; also anything unrecognised, above all a pipe."""
     if beginning.is_rows or beginning.is_folder:
         return Fit.NOT
     is_json = beginning.is_json_lines or beginning.text.startswith("{")

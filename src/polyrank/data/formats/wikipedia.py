@@ -60,7 +60,7 @@ def article(path: Path, number: int, line: str) -> tuple[str | None, str, list[s
 
 
 def fit(beginning: Beginning) -> Fit:
-    """Titles and texts, or any lines with tabs that are not called a table."""
+    """Titles and texts, or any lines with tabs whose name is not a table's."""
     if {"title", "text"} <= beginning.names and "_id" not in beginning.names:
         return Fit.COLUMNS
     is_lines = beginning.has_cells and len(beginning.cells) > 1

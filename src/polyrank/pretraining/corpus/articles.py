@@ -77,13 +77,13 @@ class Titles:
         self.known: dict[str, str] | None = None
 
     def title(self, target: str) -> str:
-        """The title that a target means, itself where no article of the file has it."""
+        """The title that a target means; the target itself if no article of the file has it."""
         if self.known is None:
             self.known = self.read()
         return self.known.get(target, target)
 
     def spaced(self, target: str) -> str:
-        """The title that a target means, by the words in it where no article of the file has it.
+        """The title that a target means, by its words if no article of the file has it.
 
         So links out of a part of a selection stay: `New_York` is `New York`.
         """
@@ -130,8 +130,8 @@ class Page:
 def read_articles(path: Path, *, language: str | None = None) -> Documents:
     """Yield the articles of a file, plain or compressed, and what was dropped from them.
 
-    Where links name articles, the file is read twice. Raises DataError, with file and line, for
-    what is not as one of the forms says.
+    If links name articles, the file is read twice. Raises DataError, with file and line, for
+    anything in none of these forms.
     """
     titles = Titles(path)
     split = splitter(language or "")
@@ -239,7 +239,7 @@ def link_fields(item: Any, text: str, blame: Blame) -> tuple[int, int, str]:
         raise blame(
             f"The link to {target!r} covers no words: it goes from {start} to {stop} in a "
             f"paragraph of {len(text)} characters.",
-            "Count characters of the paragraph from 0, the stop excluded.",
+            "Count characters of the paragraph from 0; the stop is exclusive.",
         )
     return start, stop, target
 

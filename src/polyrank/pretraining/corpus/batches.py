@@ -1,7 +1,7 @@
 """Batches of pages or documents, and their conversion, in this process or in others.
 
-Where a batch begins and ends depends on the source alone, so that a run that is interrupted and one
-with other processes give the same files.
+Batches depend only on the source, so an interrupted run, or one with another number of processes,
+gives the same files.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from polyrank.pretraining.corpus.source import Convert, Dropped, Redirect
 from polyrank.records import Article, Conversation
 
 AHEAD = 2
-"""Batches that wait for each process; with them memory has a bound."""
+"""Batches that wait for each process; this bounds memory."""
 CONVERT: list[Convert | None] = [None]
-"""What a process that converts was told to do; set when it starts."""
+"""What a converting process has to do; set when it starts."""
 
 
 @dataclass
@@ -42,7 +42,7 @@ class Batch:
 
 @dataclass(frozen=True, kw_only=True)
 class ConvertedBatch:
-    """What became of a batch: a record batch in Arrow's own bytes, if any document was left."""
+    """The result of a batch: a record batch in Arrow's own bytes, if any document was left."""
 
     kind: Kind | None
     rows: bytes | None
@@ -54,7 +54,7 @@ class ConvertedBatch:
 class Batches:
     """Cuts a stream into batches of about `size` characters; redirects go to a file of their own.
 
-    Where the source cannot be read on, the batches end, and `damage` has the error.
+    If the source cannot be read further, the batches end, and `damage` has the error.
     """
 
     def __init__(self, items: Iterable[Any], size: int, redirects: Redirects) -> None:
@@ -117,8 +117,7 @@ def convert_batches(
     except BrokenProcessPool as error:
         raise PolyrankError(
             "A converting process ended unexpectedly.",
-            "Run the same command again, which resumes where it stopped; with fewer processes if "
-            "memory is short.",
+            "Run the same command again to resume, with fewer processes if memory is short.",
         ) from error
     finally:
         pool.shutdown(cancel_futures=True)

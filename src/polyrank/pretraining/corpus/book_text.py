@@ -1,4 +1,4 @@
-"""The text of a book: its lines to paragraphs, and its paragraphs to chapters.
+"""Splits the text of a book into paragraphs and chapters.
 
 Knows how books look as plain text, those of Project Gutenberg too; knows nothing of files.
 """
@@ -51,7 +51,7 @@ class Chapter(NamedTuple):
 
 
 def title_of(start: str) -> str:
-    """The title in the header of a book from Project Gutenberg, empty where there is none."""
+    """The title in the header of a book from Project Gutenberg, empty if there is none."""
     begins = BEGINS.search(start)
     found = None if begins is None else TITLE.search(start, 0, begins.start())
     return "" if found is None else on_one_line(found[1])

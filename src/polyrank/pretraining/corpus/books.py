@@ -1,4 +1,4 @@
-"""Plain-text books to `Article`s, one for each chapter.
+"""Reads plain-text books as `Article`s, one per chapter.
 
 A book is a file in UTF-8 with blank lines between paragraphs, whose lines may be broken anywhere; a
 file whose beginning has no blank line has a paragraph on each line. A chapter begins at a heading
@@ -53,7 +53,7 @@ from polyrank.records import Article, Paragraph, Section
 SUFFIX = ".txt"
 SUFFIXES = (*COMPRESSIONS, SUFFIX, ".epub")
 EMPTY, BINARY, NOT_UTF8, DAMAGED = "empty file", "binary file", "not UTF-8", "damaged file"
-NO_TEXT = "nothing but a header"
+NO_TEXT = "only a header"
 GUTENBERG = "header or licence of Project Gutenberg"
 CHUNK = 1 << 20
 UTF16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
@@ -88,9 +88,9 @@ class Books(FilesSource):
         }
 
     def labels(self) -> list[str]:
-        """What each file is called: its path in the folder that was given, without suffixes.
+        """The name of each file: its path in the given folder, without suffixes.
 
-        Files that would be called alike are called by their whole paths.
+        Files with equal names are called by their whole paths.
         """
         folders = [place for place in (self.path, *self.others) if place.is_dir()]
         labels = [label_of(path, folders) for path in self.files]
@@ -131,7 +131,7 @@ def without_suffixes(path: Path) -> Path:
 
 
 def what_is_wrong(path: Path) -> tuple[str, DataError] | None:
-    """Why a file is not a text in UTF-8, in a few words to count by and as an error."""
+    """Why a file is not UTF-8 text, in a few words to count by and as an error."""
     decoder = codecs.getincrementaldecoder("utf-8")()
     line, is_empty = 1, True
     try:
@@ -157,7 +157,7 @@ def what_is_wrong(path: Path) -> tuple[str, DataError] | None:
 
 
 def binary(path: Path, chunk: bytes) -> DataError:
-    """The error of a file that is not a text, or one in UTF-16."""
+    """The error for a file that is not text, or is UTF-16."""
     if chunk.startswith(UTF16):
         return DataError(
             "The text is UTF-16, not UTF-8.",
@@ -166,7 +166,7 @@ def binary(path: Path, chunk: bytes) -> DataError:
         )
     return DataError(
         "The file is not a text: it holds zero bytes.",
-        "Give plain text in UTF-8; other formats of books have to be converted first.",
+        "Give plain text in UTF-8; convert other formats of books first.",
         path=path,
     )
 

@@ -57,8 +57,8 @@ class Conversations(Source):
 def read_conversations(path: Path) -> Documents:
     """Yield the conversations of a file, plain or compressed, and what was dropped from them.
 
-    A speaker that is not given is empty. Raises DataError, with file and line, for what is not as
-    the forms say.
+    A speaker that is not given is empty. Raises DataError, with file and line, for anything
+    in none of these forms.
     """
     held: tuple[Conversation, int] | None = None
     for number, record in read_json_lines(path):

@@ -44,7 +44,7 @@ from polyrank.pretraining.corpus.store import Corpus
 from polyrank.progress import bar
 from polyrank.storage import require_replaceable, storage_errors
 
-LOOP = "redirect without an end"
+LOOP = "circular redirect"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,10 +74,10 @@ def convert(
     """Make a corpus of `source` at `output` and open it; one that is there already is opened.
 
     A path is read as what it looks like; `detection.source_at` takes its kind and settings. With
-    `keep_going`, a source that is cut off becomes a corpus of what comes before that. Raises
+    `keep_going`, a truncated source becomes a corpus of what comes before the end. Raises
     DataError for a source that cannot be read to its end or holds nothing; UsageError if, unless
     `restart`, a corpus of another source or an unfinished conversion of one is in the way;
-    StorageError; MissingExtraError. Whatever is raised, what stood at `output` still does.
+    StorageError; MissingExtraError. After any error, `output` is unchanged.
     """
     require(num_processes >= 1, "num_processes", "at least 1", num_processes)
     source = source if isinstance(source, Source) else source_at(source)
@@ -135,7 +135,7 @@ def job_of(output: Path, source: Mapping[str, Any], settings: Mapping[str, Any])
 
 
 def without_name(source: Mapping[str, Any]) -> dict[str, Any]:
-    """What tells a source apart, without the name of a file whose content does."""
+    """What identifies a source, without the name of a file whose content does."""
     return {key: value for key, value in source.items() if key != "name" or "sha256" not in source}
 
 
@@ -158,7 +158,7 @@ def is_made(job: Job, *, restart: bool) -> bool:
     made_from = {"identity": identity, "described": {"source": found.source.get("name")}}
     raise UsageError(
         f"The corpus at {job.output} was made from {differences(job, made_from)}.",
-        "Choose another output, or give --restart to replace it.",
+        "Choose another output, or replace it with --restart.",
     )
 
 
@@ -194,7 +194,7 @@ def require_usable(
         remedy = damage.remedy
         if parts.num_documents:
             remedy += (
-                f" What came before is kept in {work.folder}: give --keep-going to make a corpus "
+                f" What came before is kept in {work.folder}: --keep-going makes a corpus "
                 f"of its {parts.num_documents:,} documents."
             )
         error = DataError(damage.problem, remedy)
@@ -204,7 +204,7 @@ def require_usable(
         report = parts.dropped().report()
         found = ", ".join(f"{name}: {entry.count:,}" for name, entry in report.items())
         raise DataError(
-            f"Nothing in it became a document ({found or 'it is empty'}).",
+            f"It has no documents ({found or 'it is empty'}).",
             "Give a file with articles or conversations.",
             path=source.path,
         )
@@ -213,7 +213,7 @@ def require_usable(
 def place_parts(
     parts: Parts, redirects: Redirects, work: Path, fresh: Path
 ) -> tuple[list[Part], dict[str, int]]:
-    """Put all parts into the new folder, with redirects resolved; and the counts of the corpus."""
+    """Put all parts into the new folder and resolve redirects; returns the corpus's counts."""
     counts = dict.fromkeys(COUNTED[parts.kind], 0) | parts.counts()
     if not counts.get("redirects"):
         return [place_part(part, work, fresh) for part in parts.parts], counts

@@ -41,7 +41,7 @@ def kind_of(
         "of an article, a conversation, or a comment or post of Reddit."
         if not path.is_dir()
         else "The folder holds no .txt files and no dumps of Reddit (RC_…, RS_…).",
-        f"Say what it is with --format: {', '.join(by_name)}.",
+        f"Name its kind with --format: {', '.join(by_name)}.",
         path=path,
     )
 
@@ -63,15 +63,15 @@ def source_at(
         return found(path=paths[0], **settings)
     if not issubclass(found, FilesSource):
         raise UsageError(
-            f"A corpus of {found.name} is made from one file, got {len(paths)}.",
-            "Make a corpus of each, and give them together to polyrank pretrain.",
+            f"A corpus of {found.name} needs exactly one file, got {len(paths)}.",
+            "Make one corpus per file, and give all of them to polyrank pretrain.",
         )
     for path in paths[1:]:
         other = kind_of(path, kind, kinds)
         if other is not found:
             raise UsageError(
-                f"A corpus is made from files of one kind: {paths[0]} is {found.name}, and {path} "
+                f"A corpus needs files of one kind: {paths[0]} is {found.name}, and {path} "
                 f"is {other.name}.",
-                "Make a corpus of each.",
+                "Make one corpus per kind.",
             )
     return found(path=paths[0], others=tuple(paths[1:]), **settings)

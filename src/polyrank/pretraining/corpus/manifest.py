@@ -34,7 +34,7 @@ class Part:
 
 @dataclass(frozen=True, kw_only=True)
 class DroppedCount:
-    """How many pages or records became no document for one reason, and some of them."""
+    """How many pages or records were dropped for one reason, and some of them."""
 
     count: int
     examples: tuple[str, ...]
@@ -45,7 +45,7 @@ class Manifest:
     """All that is known of a corpus.
 
     `source` tells the file apart from others: name, bytes and sha256 or, of a large one, modified.
-    `damage` says where the source could not be read on, if the corpus was wanted all the same.
+    `damage` says where reading the source failed, if the corpus was made all the same.
     """
 
     kind: Kind
@@ -59,7 +59,7 @@ class Manifest:
 
     @property
     def fingerprint(self) -> str:
-        """Sixteen hexadecimal digits that tell corpora apart by their content."""
+        """Sixteen hexadecimal digits that identify the content of a corpus."""
         digest = hashlib.sha256(self.kind.encode())
         for part in self.parts:
             digest.update(part.sha256.encode())
@@ -86,10 +86,10 @@ def read_manifest(folder: Path) -> Manifest:
     except (OSError, ValueError) as error:
         raise DataError(f"The file cannot be read: {error}.", REMEDY, path=path) from error
     if not isinstance(content, dict) or content.get("format") != FORMAT:
-        raise DataError(f'The file is not of the format "{FORMAT}".', REMEDY, path=path)
+        raise DataError(f'The file does not have the format "{FORMAT}".', REMEDY, path=path)
     if content.get("version") != VERSION:
         raise DataError(
-            f"The corpus has version {content.get('version')}, and this polyrank reads {VERSION}.",
+            f"The corpus has version {content.get('version')}, but this polyrank reads {VERSION}.",
             "Make the corpus again, or use the version of polyrank that made it.",
             path=path,
         )

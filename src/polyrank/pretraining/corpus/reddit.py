@@ -72,15 +72,14 @@ def read_dumps(
 
     `scratch` is where comments and posts wait to be joined, by default the system's folder for
     temporary files (`TMPDIR`). A broken line is dropped and counted. Raises DataError, with the
-    line, for a file that is no dump at once, and for one that is cut off after the conversations of
-    what there is; MissingExtraError for .zst without its package; StorageError where scratch is
-    full.
+    line, at once for a file that is not a dump, and for a truncated one after its conversations;
+    MissingExtraError for .zst without its package; StorageError if scratch is full.
     """
     if not 1 <= rules.fewest_turns <= rules.most_turns:
         raise UsageError(
             f"fewest_turns is {rules.fewest_turns}, most_turns {rules.most_turns}: no conversation "
             "has such a length.",
-            "Give numbers from 1, the most not below the fewest.",
+            "Give numbers from 1; most_turns must not be below fewest_turns.",
         )
     number = number_of_groups(paths)
     with contextlib.ExitStack() as stack:
@@ -95,8 +94,8 @@ def read_dumps(
                 cut_off = cut_off or error
         if groups.num_comments == 0 and groups.num_posts and cut_off is None:
             raise DataError(
-                "There are posts, but no comments that answer them.",
-                "Give the dumps of comments (RC_….zst) as well.",
+                "There are posts but no comments.",
+                "Give the dumps of comments (RC_….zst) too.",
                 path=paths[0],
             )
         for thread in groups.threads():
@@ -151,7 +150,7 @@ def number_of_groups(paths: Sequence[Path]) -> int:
 def read_byte_lines(path: Path) -> Iterator[tuple[int, bytes]]:
     """Yield (line number from 1, line without its end) of a file, plain or compressed.
 
-    Raises DataError, with the line, where the compressed data is broken or cut off.
+    Raises DataError, with the line, if the compressed data is damaged or truncated.
     """
     number = 0
     with open_bytes(path) as handle:

@@ -42,7 +42,7 @@ KNOWN_BOTS = frozenset(
         "transcribersofreddit",
     )
 )
-"""Authors, in small letters, that are bots although their names may not end in `bot`."""
+"""Bots, in lower case, whose names need not end in `bot`."""
 
 DELETED_BODIES = re.compile(r"\s*\[\s*(?:deleted|removed)(?: by \w+)?\s*\]\s*", re.IGNORECASE)
 BOT_NAME = re.compile(r"bot[\W\d_]*", re.IGNORECASE)
@@ -64,18 +64,18 @@ class Rules:
     fewest_characters: int = 5
     most_characters: int = 2048
     most_words: int = 128
-    """Counted at spaces; about what the papers' 128 tokens hold."""
+    """The maximum words of a comment, counted at spaces; about the papers' 128 tokens."""
     links: bool = True
-    """Whether a comment may hold a link beside words; one of links only is never kept."""
+    """Whether a comment may have a link beside words; comments of links only are never kept."""
     bots: frozenset[str] = KNOWN_BOTS
-    """Names in small letters; a name that ends in `bot` is one of them without being here."""
+    """Names in lower case; names that end in `bot` always count."""
     subreddits: frozenset[str] = frozenset()
-    """Names in small letters of the only ones to keep; empty for all."""
+    """Names of the only subreddits to keep, in lower case; empty for all."""
     fewest_turns: int = 2
     most_turns: int = 7
-    """Comments deeper in a thread are left out; the post does not count."""
+    """The maximum depth of a comment in its thread; the post does not count."""
     every_comment: bool = False
-    """Whether each comment with its chain of parents is a conversation, not each leaf alone."""
+    """Whether each comment with its parents is a conversation, instead of each leaf only."""
 
 
 class Comment(NamedTuple):
@@ -158,7 +158,7 @@ def fields_of(record: Any) -> tuple[str, str, str, str, str] | None:
 
 
 def reason_against(author: str, body: str, subreddit: str, rules: Rules) -> str:
-    """Why a comment is dropped before its text is cleaned, or an empty text."""
+    """Why a comment is dropped before its text is cleaned, or an empty string."""
     if rules.subreddits and subreddit.lower() not in rules.subreddits:
         return ELSEWHERE
     if not body.strip() or DELETED_BODIES.fullmatch(body):
@@ -174,7 +174,7 @@ def is_bot(author: str, rules: Rules) -> bool:
 
 
 def reason_against_text(text: str, rules: Rules) -> str:
-    """Why a cleaned text is dropped, or an empty text."""
+    """Why a cleaned text is dropped, or an empty string."""
     if not text:
         return QUOTE
     if URL.search(text):

@@ -23,8 +23,8 @@ from polyrank.storage import storage_errors
 BELOW = "below a dropped comment"
 DEEP = "too deep in its thread"
 ALONE = "without a reply"
-TWICE = "the same comment again"
-CIRCLE = "in a circle of replies"
+TWICE = "repeated comment"
+CIRCLE = "circular replies"
 BUFFERED = 64 * 2**20
 
 

@@ -48,7 +48,8 @@ class Redirects:
     def failed(self, error: sqlite3.Error) -> StorageError:
         """The error of a disk that refuses."""
         return StorageError(
-            f"Writing {self.path} failed: {error}.", "Free some space, and run the same again."
+            f"Writing {self.path} failed: {error}.",
+            "Free some space, and run the same command again.",
         )
 
     def add(self, title: str, target: str) -> None:

@@ -1,8 +1,8 @@
 """The sentences of a paragraph, in the language of its corpus.
 
-The rule is that of `data.sentences`, by punctuation; on top of it stand the full stops that end no
-sentence in some languages: behind ordinal numbers, and behind their own abbreviations. How well it
-agrees with another splitter, and how fast it is, stands in docs/corpora.md.
+The rule is that of `data.sentences`, by punctuation. It adds the full stops that do not end a
+sentence in some languages: after ordinal numbers, and after the language's abbreviations.
+docs/corpora.md has its agreement with another splitter, and its speed.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a corpus is made from: sources that are detected, described and read.
+"""The sources of corpora: how they are detected, described and read.
 
 A kind of source is one class in a module of its own: its name, how a file of it looks, its
 settings as fields, how it is read. `detection` lists those that files can be; others, such as a
@@ -76,7 +76,7 @@ class Glimpse:
 
     @property
     def suffix(self) -> str:
-        """The suffix in small letters, below that of a compression."""
+        """The suffix in lower case, without that of a compression."""
         suffixes = [suffix.lower() for suffix in self.path.suffixes]
         return next((one for one in reversed(suffixes) if one not in COMPRESSIONS), "")
 
@@ -98,7 +98,7 @@ class Glimpse:
 
 @dataclass(frozen=True, kw_only=True)
 class Source(ABC):
-    """Something that a corpus can be made from.
+    """A source that a corpus can be made from.
 
     A subclass is a frozen dataclass: its fields but `path` are its settings, and a corpus made with
     other settings is another one.
@@ -112,7 +112,7 @@ class Source(ABC):
 
     path: Path
     language: str | None = None
-    """By which sentences are split; by default, the one that the source states."""
+    """The language for splitting sentences; by default, the one that the source states."""
 
     @classmethod
     @abstractmethod
@@ -130,16 +130,16 @@ class Source(ABC):
         return {"kind": self.name, **values}
 
     def describe(self) -> dict[str, Any]:
-        """What tells this source apart from others, as JSON; its "name" is for people.
+        """What identifies this source, as JSON; its "name" is for people.
 
-        A file by its content up to a GiB, a larger one by its size and when it was last changed.
+        Up to one GiB a file is identified by its content, above by its size and time of change.
         Raises DataError if there is no such file.
         """
         return described_file(self.path)
 
     @abstractmethod
     def read(self, scratch: Path) -> Documents:
-        """Yield the documents. `scratch` is an empty folder for what has to be put aside."""
+        """Yield the documents. `scratch` is an empty folder for temporary files."""
 
     def open(self, scratch: Path) -> AbstractContextManager[Stream]:
         """Open the source. One that is converted in several processes overrides this."""
@@ -174,7 +174,7 @@ class FilesSource(Source):
         """The files of one place. Raises DataError if there is none."""
         if place.is_dir():
             found = [path for path in files_below(place) if self.takes(path)]
-            what = f"The folder has no file that a corpus of {self.name} can be made from."
+            what = f"The folder has no files for a corpus of {self.name}."
         else:
             found = files_at(place)
             what = "There is no such file." if place.suffix else "There is no such file or folder."
@@ -183,7 +183,7 @@ class FilesSource(Source):
         return found
 
     def describe(self) -> dict[str, Any]:
-        """What tells the files apart from others, as JSON: of several, their number and a digest.
+        """What identifies the files, as JSON: for several, their number and a digest.
 
         Raises DataError if a place has no file.
         """
@@ -198,7 +198,7 @@ class FilesSource(Source):
 
 
 def described_file(path: Path) -> dict[str, Any]:
-    """What tells a file apart from others, as JSON. Raises DataError if there is none."""
+    """What identifies a file, as JSON. Raises DataError if there is none."""
     if not path.is_file():
         problem = "This is a folder, not a file." if path.is_dir() else "There is no such file."
         raise DataError(problem, "Give the path of a file.", path=path)
@@ -236,7 +236,7 @@ def identifier_of(record: dict[str, Any], number: int, blame: Blame, noun: str) 
     if not isinstance(identifier, (str, int)) or isinstance(identifier, bool):
         raise blame(
             f"The field 'id' must be a text or a whole number, got {identifier!r}.",
-            f"Change it, or leave it out to name the {noun} by its line number.",
+            f"Change it, or leave it out to use the line number of the {noun}.",
         )
     return encodable(str(identifier))
 

@@ -54,12 +54,12 @@ class Corpus:
 
     @property
     def dropped(self) -> Mapping[str, DroppedCount]:
-        """What became no document, by reason."""
+        """What was dropped, by reason."""
         return self.manifest.dropped
 
     @property
     def fingerprint(self) -> str:
-        """Tells corpora apart by their content."""
+        """Identifies the content of the corpus."""
         return self.manifest.fingerprint
 
     def __len__(self) -> int:
@@ -93,7 +93,7 @@ class Corpus:
             self.require_intact(part)
 
     def require_intact(self, part: Part) -> None:
-        """Raise DataError unless a part is what was written, which is looked at once."""
+        """Raise DataError if a part has changed since it was written; checked once per part."""
         if part.file in self.intact:
             return
         self.require_size(part)
@@ -106,7 +106,7 @@ class Corpus:
         self.intact.add(part.file)
 
     def require_size(self, part: Part) -> None:
-        """Raise DataError unless a part is there and as long as it was."""
+        """Raise DataError if a part is missing or has another length."""
         path = self.path / part.file
         if not path.is_file():
             raise self.damaged(part, "it is missing")
@@ -115,6 +115,6 @@ class Corpus:
             raise self.damaged(part, f"it has {size:,} bytes, not {part.bytes:,}")
 
     def damaged(self, part: Part, how: str) -> DataError:
-        """The error of a part that is not what was written."""
+        """The error for a part that has changed since it was written."""
         problem = f"This part of the corpus is damaged: {how}."
         return DataError(problem, REMEDY, path=self.path / part.file)

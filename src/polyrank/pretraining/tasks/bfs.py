@@ -19,16 +19,16 @@ class BfsSettings:
     """Where the passage is from."""
 
     any_section: bool = False
-    """Take any other passage of the article, those of the first section too."""
+    """Take any other passage of the article, even one of the first section."""
 
 
 class Bfs(ArticleTask[BfsSettings]):
-    """One pair for each sentence of the first section; each passage it draws from is as likely."""
+    """One pair per sentence of the first section; all passages are equally likely."""
 
     name = "bfs"
     settings_type = BfsSettings
     has_passages = True
-    lacking = "articles with a first section and others behind it"
+    lacking = "articles with a first section and others after it"
     paper = PaperFigures(pairs=17.5e6, first_tokens=28.0, second_tokens=160.5)
 
     def __len__(self) -> int:
@@ -59,7 +59,7 @@ class Bfs(ArticleTask[BfsSettings]):
         )
 
     def wanted_key(self, article: int) -> int:
-        """What the lead sentences of an article ask for: every passage that one may draw."""
+        """What the lead sentences of an article want: every passage that one may draw."""
         return page_key(article) if self.settings.any_section else rest_key(article)
 
     def frequency(self, passage: int) -> float:

@@ -18,18 +18,18 @@ from polyrank.pretraining.task import ArticleTask, PaperFigures
 
 @dataclass(frozen=True, kw_only=True)
 class IctSettings:
-    """Raises UsageError for a share that is none."""
+    """Raises UsageError for a value that is not a share."""
 
     keep_sentence: float = 0.1
-    """The share of pairs whose passage keeps the sentence: some overlap of words is to be learnt
-    as well."""
+    """The share of pairs whose passage keeps the sentence, so that the overlap of words is learnt
+    too."""
 
     def __post_init__(self) -> None:
         require(0 <= self.keep_sentence <= 1, "keep_sentence", "from 0 to 1", self.keep_sentence)
 
 
 class Ict(ArticleTask[IctSettings]):
-    """One pair for each sentence of passages with at least two different sentences."""
+    """One pair per sentence of passages with at least two different sentences."""
 
     name = "ict"
     settings_type = IctSettings

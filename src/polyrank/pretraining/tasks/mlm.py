@@ -1,4 +1,4 @@
-"""Texts for masked language modelling: two that follow each other, to be read as one input.
+"""Texts for masked language modelling: two consecutive texts, read as one input.
 
 Humeau et al.: Poly-encoders (ICLR 2020) mask the words of a context and its reply together. What is
 masked is drawn where the tokens are.
@@ -18,25 +18,25 @@ from polyrank.pretraining.task import PretrainingTask
 
 @dataclass(frozen=True, kw_only=True)
 class MlmSettings:
-    """Raises UsageError for a value out of its range."""
+    """Raises UsageError for a value out of range."""
 
     mlm_turns: int = 6
-    """The most turns before a reply; for conversations only."""
+    """The maximum number of turns before a reply, in conversations."""
 
     def __post_init__(self) -> None:
         require(self.mlm_turns >= 1, "mlm_turns", "at least 1", self.mlm_turns)
 
 
 class Mlm(PretrainingTask[MlmSettings]):
-    """One pair for each passage, cut between two sentences; or for each reply, with its context.
+    """One pair per passage, cut between two sentences; or per reply, with its context.
 
-    The second is empty where a passage has one sentence.
+    The second text is empty if a passage has one sentence.
     """
 
     name = "mlm"
     settings_type = MlmSettings
     kinds = ("articles", "conversations")
-    lacking = "texts (of conversations: with two turns at least)"
+    lacking = "texts (conversations need at least two turns)"
 
     def __init__(
         self,
@@ -51,7 +51,7 @@ class Mlm(PretrainingTask[MlmSettings]):
 
     @classmethod
     def joins(cls, settings: MlmSettings) -> bool:
-        """Always."""
+        """Whether the two texts are read as one: always."""
         return True
 
     def __len__(self) -> int:

@@ -1,7 +1,7 @@
 """Next sentence prediction: whether one segment follows another, or is from another article.
 
-Devlin et al.: BERT (NAACL 2019). Here what does not follow is drawn from what follows elsewhere, so
-that a segment alone does not tell its label.
+Devlin et al.: BERT (NAACL 2019). Here unrelated segments are drawn from those that follow
+elsewhere, so that a segment alone does not reveal its label.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ TRIES = 20
 
 @dataclass(frozen=True, kw_only=True)
 class NextSentenceSettings:
-    """Raises UsageError for a value out of its range."""
+    """Raises UsageError for a value out of range."""
 
     segment_words: int = 100
-    """The most words of a segment, which has one sentence at least."""
+    """The maximum words of a segment, which has at least one sentence."""
     unrelated_sentences: float = 0.5
-    """The share of pairs whose second does not follow; with 0, pairs have no label."""
+    """The share of pairs whose second text does not follow; with 0, pairs have no label."""
 
     def __post_init__(self) -> None:
         require(self.segment_words >= 1, "segment_words", "at least 1", self.segment_words)
@@ -38,7 +38,7 @@ class NextSentenceSettings:
 
 
 class NextSentence(ArticleTask[NextSentenceSettings]):
-    """One pair for each sentence but the first of a passage: what is before it, and from it on."""
+    """One pair per sentence but the first of a passage: the text before it and from it on."""
 
     name = "next_sentence"
     settings_type = NextSentenceSettings
@@ -46,7 +46,7 @@ class NextSentence(ArticleTask[NextSentenceSettings]):
 
     @classmethod
     def joins(cls, settings: NextSentenceSettings) -> bool:
-        """With the question whether the second follows; without it, they are read apart."""
+        """Whether pairs have labels; without labels the two texts are read apart."""
         return settings.unrelated_sentences > 0
 
     def __len__(self) -> int:
@@ -73,7 +73,7 @@ class NextSentence(ArticleTask[NextSentenceSettings]):
         )
 
     def _other(self, article: int, true: int, rng: Random) -> str | None:
-        """What follows somewhere in another article, and is another text; none if none is found."""
+        """A different text that follows somewhere in another article, or None if none is found."""
         articles = self.articles
         for _ in range(TRIES):
             number = articles.following[rng.below(len(self))]
@@ -86,7 +86,7 @@ class NextSentence(ArticleTask[NextSentenceSettings]):
 
 
 def segments(articles: ArticleTables, passage: int, number: int, most: int) -> tuple[str, str]:
-    """What is before a sentence of a passage, and what is from it on: at most `most` words each."""
+    """The text before a sentence of a passage and from it on: at most `most` words each."""
     text, spans = articles.passages[passage], articles.spans(passage)
     place = number - articles.sentences_start[passage]
     first, last = place - 1, place

@@ -1,7 +1,7 @@
 """Next utterance prediction: what was said so far → what was said next, or elsewhere.
 
-Humeau et al.: Poly-encoders (ICLR 2020), where the next utterance may have several sentences. What
-does not follow is drawn from the replies, not from openings, so that a text alone does not tell.
+Humeau et al.: Poly-encoders (ICLR 2020), where the next utterance may have several sentences.
+Unrelated utterances are drawn from replies, not openings, so a text alone reveals nothing.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ TRIES = 20
 
 @dataclass(frozen=True, kw_only=True)
 class NextUtteranceSettings:
-    """Raises UsageError for a value out of its range."""
+    """Raises UsageError for a value out of range."""
 
     context_turns: int = 6
-    """The most turns of a context: the last before the next."""
+    """The maximum number of turns of a context; the newest are kept."""
     unrelated_utterances: float = 0.5
-    """The share of pairs whose second does not follow; with 0, pairs have no label."""
+    """The share of pairs whose second text does not follow; with 0, pairs have no label."""
 
     def __post_init__(self) -> None:
         require(self.context_turns >= 1, "context_turns", "at least 1", self.context_turns)
@@ -36,7 +36,7 @@ class NextUtteranceSettings:
 
 
 class NextUtterance(ConversationTask[NextUtteranceSettings]):
-    """One pair for each turn but the first of a conversation."""
+    """One pair per turn but the first of a conversation."""
 
     name = "next_utterance"
     settings_type = NextUtteranceSettings
@@ -44,7 +44,7 @@ class NextUtterance(ConversationTask[NextUtteranceSettings]):
 
     @classmethod
     def joins(cls, settings: NextUtteranceSettings) -> bool:
-        """With the question whether the second follows; without it, they are read apart."""
+        """Whether pairs have labels; without labels the two texts are read apart."""
         return settings.unrelated_utterances > 0
 
     def __len__(self) -> int:
@@ -70,7 +70,7 @@ class NextUtterance(ConversationTask[NextUtteranceSettings]):
         )
 
     def _other(self, conversation: int, true: int, rng: Random) -> str | None:
-        """A reply of another conversation, and another text; none if none is found."""
+        """A different reply from another conversation, or None if none is found."""
         conversations = self.conversations
         for _ in range(TRIES):
             turn = conversations.replies[rng.below(len(self))]

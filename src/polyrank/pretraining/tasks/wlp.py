@@ -19,11 +19,11 @@ class WlpSettings:
     """Where the passage is from."""
 
     any_passage: bool = False
-    """Take any passage of the page with the link, not the passage with the link."""
+    """Take any passage of the page with the link, instead of the passage with the link."""
 
 
 class Wlp(ArticleTask[WlpSettings]):
-    """One pair for each passage and page that it links to; each lead sentence is as likely."""
+    """One pair per passage and page that it links to; all lead sentences are equally likely."""
 
     name = "wlp"
     settings_type = WlpSettings

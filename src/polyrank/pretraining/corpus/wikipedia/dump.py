@@ -45,7 +45,7 @@ class Page(NamedTuple):
 
 
 class Dump:
-    """A dump that is being read. Raises DataError, with the byte, where reading must end."""
+    """A dump that is being read. Raises DataError, with the byte, if reading must end."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -90,7 +90,7 @@ class Dump:
         """An error with the place where reading stopped."""
         after = f", after the page {self.last!r}" if self.last else ", before the first page"
         place = f" at byte {self.offset + len(self.buffer):,} of the XML{after}"
-        remedy = "The file is damaged or cut off; fetch it again."
+        remedy = "The file is damaged or truncated; download it again."
         return DataError(f"{problem.rstrip('.')}{place}.", remedy, path=self.path)
 
     def read_site(self) -> Site:
@@ -102,8 +102,8 @@ class Dump:
             if ended or is_other or len(self.buffer) > LONGEST_HEAD:
                 raise DataError(
                     no_dump + " at its start.",
-                    "Give a file such as enwiki-latest-pages-articles.xml.bz2, or say with "
-                    "--format what it is.",
+                    "Give a file such as enwiki-latest-pages-articles.xml.bz2, or name its kind "
+                    "with --format.",
                     path=self.path,
                 )
         head = self.buffer[:stop]
@@ -126,7 +126,7 @@ class Dump:
         )
 
     def pages(self) -> Iterator[Page | Dropped]:
-        """The pages, and those that are not XML. Raises DataError where the file ends too early."""
+        """The pages, and those that are not XML. Raises DataError if the file ends too early."""
         while True:
             is_there, lost = self.find_page()
             if lost is not None:
@@ -144,7 +144,7 @@ class Dump:
     def find_page(self) -> tuple[bool, Dropped | None]:
         """Bring the next `<page>` to the buffer's start; False at the end of the dump.
 
-        And what was passed over, if it has the end of a page whose start is broken.
+        Also gives what was skipped, if it has the end of a page whose start is broken.
         """
         begin, head, has_close = self.offset, b"", False
         while (start := self.buffer.find(OPEN)) < 0:
@@ -172,7 +172,7 @@ class Dump:
         return Dropped("broken XML", f"{where}: it has no <page>")
 
     def find_close(self) -> int:
-        """Where the page at the buffer's start ends; minus the bytes to pass over if it is broken.
+        """Where the page at the buffer's start ends; minus the bytes to skip if it is broken.
 
         Raises DataError if the file ends first.
         """
@@ -191,7 +191,7 @@ class Dump:
         return close + len(CLOSE) if again < 0 else -again
 
     def broken(self, count: int) -> Dropped:
-        """Pass over a page that is not whole."""
+        """Skip a page that is not complete."""
         where = f"{title_of(self.buffer) or NO_TITLE} at byte {self.offset:,}"
         self.drop(count)
         return Dropped("broken XML", where)

@@ -343,7 +343,7 @@ def require_moderate(wikitext: str) -> None:
     num_open += len(open_ones)
     if num_open * len(wikitext) > MOST_READ_AGAIN:
         raise MarkupError(
-            f"{num_open:,} brackets and tags without an end in {len(wikitext):,} characters"
+            f"{num_open:,} unclosed brackets and tags in {len(wikitext):,} characters"
         )
     if num_marks > MOST_MARKS:
-        raise MarkupError(f"{num_marks:,} signs of markup")
+        raise MarkupError(f"{num_marks:,} markup tokens")
