@@ -6,7 +6,7 @@ JOBS ?= 2
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: setup demo test check docs docs-serve bench format clean
+.PHONY: setup demo test check docs docs-serve bench format release-check clean
 
 setup: $(READY)
 
@@ -43,5 +43,10 @@ bench: $(READY)
 	$(BIN)/python -m benchmarks.encoding
 	$(BIN)/python -m benchmarks.cross_scoring
 
+# Build the wheel, check it, and try it in fresh environments of every Python here, each extra alone.
+release-check: $(READY)
+	$(BIN)/python -m pip install --quiet --group release
+	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python scripts/check_release.py --work build/release $(ARGS)
+
 clean:
-	rm -rf $(VENV) dist site .mypy_cache .ruff_cache .pytest_cache
+	rm -rf $(VENV) dist build site .mypy_cache .ruff_cache .pytest_cache

@@ -1,0 +1,47 @@
+"""The packaging agrees with itself; `make release-check` tries the wheel for real."""
+
+import importlib.util
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+EXTRAS_IN_ERRORS = re.compile(r'MissingExtraError\(\s*"[^"]+", "([^"]+)"')
+
+
+@pytest.fixture(scope="module")
+def project() -> dict:
+    tomllib = pytest.importorskip("tomllib")  # in Python since 3.11
+    return tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+
+
+def test_every_extra_has_a_smoke_test(project):
+    spec = importlib.util.spec_from_file_location("smoke_test", ROOT / "scripts" / "smoke_test.py")
+    smoke_test = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(smoke_test)
+    assert set(smoke_test.EXTRAS) == set(project["project"]["optional-dependencies"])
+
+
+def test_an_error_about_a_missing_extra_names_one_that_exists(project):
+    sources = (path.read_text(encoding="utf-8") for path in (ROOT / "src").rglob("*.py"))
+    named = {extra for source in sources for extra in EXTRAS_IN_ERRORS.findall(source)}
+    assert len(named) > 5
+    assert named <= set(project["project"]["optional-dependencies"])
+
+
+def test_tests_need_every_extra_but_the_demos_weights(project):
+    needed = {name_of(one) for one in project["dependency-groups"]["dev"] if isinstance(one, str)}
+    for extra, packages in project["project"]["optional-dependencies"].items():
+        assert extra == "demo" or {name_of(package) for package in packages} <= needed, extra
+
+
+def test_the_smoke_test_needs_no_package_but_polyrank():
+    source = (ROOT / "scripts" / "smoke_test.py").read_text(encoding="utf-8")
+    imported = set(re.findall(r"^(?:from|import) (\w+)", source, flags=re.MULTILINE))
+    assert imported - {"__future__"} <= sys.stdlib_module_names
+
+
+def name_of(requirement: str) -> str:
+    return re.split(r"[\[<>=~! ]", requirement)[0]
