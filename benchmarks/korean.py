@@ -32,7 +32,7 @@ from benchmarks.timing import machine
 from polyrank import BiEncoder
 from polyrank.data.loading import load_records
 from polyrank.evaluation.pairs import evaluate_pairs
-from polyrank.evaluation.ranking import evaluate
+from polyrank.evaluation.ranking import evaluate_examples
 from polyrank.models.checkpoint import ARCHITECTURES
 from polyrank.models.source import default_base
 from polyrank.progress import quieten_libraries
@@ -137,7 +137,7 @@ def reply(
             result = train(model, examples, Path(folder) / "model", config, restart=True)
         seconds = result.seconds
     dev = dev_examples(options.data, "korean_chatbot", options.limit)
-    found = evaluate(model, dev)
+    found = evaluate_examples(model, dev)
     figures = {"recall@1": found.recall[1], "mrr": found.mrr}
     return {**figures, "examples": len(dev), "seconds": round(seconds, 1)}
 

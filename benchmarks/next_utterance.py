@@ -24,7 +24,7 @@ from benchmarks.command import call
 from benchmarks.dialogues import dev_examples, training_examples
 from benchmarks.results_store import ResultsStore, table
 from benchmarks.timing import machine
-from polyrank.evaluation.ranking import evaluate
+from polyrank.evaluation.ranking import evaluate_examples
 from polyrank.models.checkpoint import ARCHITECTURES
 from polyrank.models.source import default_base
 from polyrank.progress import quieten_libraries
@@ -77,7 +77,7 @@ def tuned(options: argparse.Namespace, name: str, start: str, seed: int) -> dict
     with tempfile.TemporaryDirectory() as folder:
         examples = training_examples(options.data, SET)
         result = train(model, examples, Path(folder) / "model", config, restart=True)
-    found = evaluate(model, dev_examples(options.data, SET, options.dev_limit))
+    found = evaluate_examples(model, dev_examples(options.data, SET, options.dev_limit))
     return {"recall@1": found.recall[1], "mrr": found.mrr, "seconds": round(result.seconds, 1)}
 
 

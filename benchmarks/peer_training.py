@@ -35,7 +35,7 @@ from benchmarks.results_store import ResultsStore, table
 from benchmarks.timing import machine
 from benchmarks.training_clock import TrainingClock, training_clock
 from polyrank import BiEncoder, CrossEncoder
-from polyrank.evaluation.ranking import EvaluationResult, evaluate
+from polyrank.evaluation.ranking import RankingResult, evaluate_examples
 from polyrank.models.source import default_base
 from polyrank.progress import quieten_libraries
 from polyrank.records import Example
@@ -123,7 +123,7 @@ def measure(
         model, clock = train_ours(options, examples, seed)
     else:
         model, clock = train_peer(options, examples, seed, side)
-    result: EvaluationResult = evaluate(model, dev)
+    result: RankingResult = evaluate_examples(model, dev)
     width = 1 + options.negatives if options.kind == "cross" else 1
     return {
         "recall@1": result.recall[1],

@@ -36,7 +36,7 @@ from polyrank.runtime import set_seed
 from polyrank.training.config import TrainingConfig
 from polyrank.training.negatives.config import NegativesConfig
 from polyrank.training.negatives.methods import model_method
-from polyrank.training.negatives.mining import mine
+from polyrank.training.negatives.mining import mine_to_file
 from polyrank.training.negatives.pool import Pool
 from polyrank.training.run import train
 
@@ -64,7 +64,9 @@ def mined(options: argparse.Namespace) -> list[Example]:
         config = NegativesConfig(
             num_negatives=options.negatives, from_rank=1, to_rank=50, missing="fill"
         )
-        mine(pool, model_method(fresh("bi")), file, config, say=print, show_progress_bar=True)
+        mine_to_file(
+            pool, model_method(fresh("bi")), file, config, say=print, show_progress_bar=True
+        )
     return load_examples(file)
 
 

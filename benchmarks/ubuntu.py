@@ -18,7 +18,7 @@ from typing import Any
 
 from benchmarks.timing import machine
 from polyrank.data.loading import load_examples
-from polyrank.evaluation.ranking import evaluate
+from polyrank.evaluation.ranking import evaluate_examples
 from polyrank.models.checkpoint import ARCHITECTURES
 from polyrank.models.source import default_base
 from polyrank.progress import quieten_libraries
@@ -63,12 +63,12 @@ def measure(
     architecture, settings, config = recipe
     set_seed(config.seed)
     model: Any = ARCHITECTURES[architecture].from_pretrained(default_base(), **LENGTHS, **settings)
-    untrained = None if architecture == "cross" else evaluate(model, dev).to_json()
+    untrained = None if architecture == "cross" else evaluate_examples(model, dev).to_json()
     result = train(model, data, output / name, config, restart=True, say=print)
     return {
         "name": name,
         "untrained": untrained,
-        "trained": evaluate(model, dev, show_progress_bar=True).to_json(),
+        "trained": evaluate_examples(model, dev, show_progress_bar=True).to_json(),
         "seconds": round(result.seconds, 1),
         "contexts": result.pairs,
         "dtype": str(model.compute_dtype),

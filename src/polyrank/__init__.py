@@ -22,7 +22,8 @@ if TYPE_CHECKING:
         TrainingError,
         UsageError,
     )
-    from polyrank.evaluation.ranking import evaluate
+    from polyrank.evaluation.compare import ComparisonResult, compare
+    from polyrank.evaluation.evaluate import EvaluationResult, evaluate
     from polyrank.models.bi_encoder import BiEncoder
     from polyrank.models.checkpoint import load_model
     from polyrank.models.config import BiEncoderConfig, CrossEncoderConfig, PolyEncoderConfig
@@ -32,17 +33,22 @@ if TYPE_CHECKING:
     from polyrank.retrieval.index import Index
     from polyrank.retrieval.rerank import RetrieveRerank
     from polyrank.training.config import TrainingConfig
+    from polyrank.training.negatives.config import NegativesConfig
+    from polyrank.training.negatives.mine import mine
     from polyrank.training.objectives.registry import ObjectiveConfig
     from polyrank.training.result import TrainingResult
     from polyrank.training.run import train
+    from polyrank.training.teaching.distil import distil
 
 __all__ = [
     "BiEncoder",
     "BiEncoderConfig",
     "Candidate",
+    "ComparisonResult",
     "CrossEncoder",
     "CrossEncoderConfig",
     "DataError",
+    "EvaluationResult",
     "Example",
     "Hit",
     "Index",
@@ -51,6 +57,7 @@ __all__ = [
     "LabelledPair",
     "MissingExtraError",
     "ModelError",
+    "NegativesConfig",
     "ObjectiveConfig",
     "PolyEncoder",
     "PolyEncoderConfig",
@@ -63,9 +70,12 @@ __all__ = [
     "TrainingResult",
     "UsageError",
     "__version__",
+    "compare",
+    "distil",
     "evaluate",
     "load_examples",
     "load_model",
+    "mine",
     "train",
 ]
 
@@ -73,9 +83,11 @@ _HOMES = {
     "BiEncoder": "models.bi_encoder",
     "BiEncoderConfig": "models.config",
     "Candidate": "records",
+    "ComparisonResult": "evaluation.compare",
     "CrossEncoder": "models.cross_encoder",
     "CrossEncoderConfig": "models.config",
     "DataError": "errors",
+    "EvaluationResult": "evaluation.evaluate",
     "Example": "records",
     "Hit": "records",
     "Index": "retrieval.index",
@@ -84,6 +96,7 @@ _HOMES = {
     "LabelledPair": "records",
     "MissingExtraError": "errors",
     "ModelError": "errors",
+    "NegativesConfig": "training.negatives.config",
     "ObjectiveConfig": "training.objectives.registry",
     "PolyEncoder": "models.poly_encoder",
     "PolyEncoderConfig": "models.config",
@@ -96,9 +109,12 @@ _HOMES = {
     "TrainingResult": "training.result",
     "UsageError": "errors",
     "__version__": "_version",
-    "evaluate": "evaluation.ranking",
+    "compare": "evaluation.compare",
+    "distil": "training.teaching.distil",
+    "evaluate": "evaluation.evaluate",
     "load_examples": "data.loading",
     "load_model": "models.checkpoint",
+    "mine": "training.negatives.mine",
     "train": "training.run",
 }
 

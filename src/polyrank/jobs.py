@@ -348,21 +348,25 @@ class Results:
     A key is everything that the result depends on, as JSON; its first item names the kind.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path | None) -> None:
+        """`folder`: None keeps nothing."""
         self.folder = folder
 
-    def path(self, key: Sequence[object]) -> Path:
+    def path(self, key: Sequence[object], folder: Path) -> Path:
         """The file of a result."""
         digest = hashlib.sha256(json.dumps(list(key)).encode()).hexdigest()
-        return self.folder / f"{key[0]}-{digest[:32]}.json"
+        return folder / f"{key[0]}-{digest[:32]}.json"
 
     def get(self, key: Sequence[object], parse: Callable[[Any], Any]) -> Any:
         """A kept result, or None where there is none that can be read."""
+        if self.folder is None:
+            return None
         try:
-            return parse(json.loads(self.path(key).read_text(encoding="utf-8")))
+            return parse(json.loads(self.path(key, self.folder).read_text(encoding="utf-8")))
         except (OSError, ValueError, KeyError, TypeError, AttributeError):
             return None
 
     def put(self, key: Sequence[object], result: Any) -> None:
         """Keep a result. Raises StorageError."""
-        write_text(self.path(key), json.dumps(result) + "\n")
+        if self.folder is not None:
+            write_text(self.path(key, self.folder), json.dumps(result) + "\n")

@@ -49,6 +49,11 @@ def reporting(listener: Listener) -> Iterator[None]:
         LISTENER.reset(token)
 
 
+def showing(wanted: bool) -> contextlib.AbstractContextManager[None]:
+    """Show bars inside of it only if they are wanted."""
+    return contextlib.nullcontext() if wanted else reporting(lambda *_: None)
+
+
 @contextlib.contextmanager
 def bar(description: str | None, *, total: int | None = None) -> Iterator[Callable[[int], None]]:
     """A progress bar; gives the function that advances it.

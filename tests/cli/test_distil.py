@@ -134,7 +134,7 @@ def test_labelled_pairs_become_more(bert, saved, tmp_path, capsys):
     arguments[arguments.index("bm25")] = "given"
     code, _, err = polyrank(capsys, *arguments)
     assert code == 2
-    assert "--pairs given adds nothing" in err
+    assert "pairs = given adds nothing" in err
 
 
 def test_bad_usage(bert, data, saved, tmp_path, capsys):

@@ -9,7 +9,7 @@ from rich.console import Console
 
 from polyrank.errors import UsageError
 from polyrank.evaluation import report
-from polyrank.evaluation.comparison import Comparison, Contender, Costs, compare
+from polyrank.evaluation.comparison import Comparison, Contender, Costs, compare_contenders
 from polyrank.evaluation.latency import Latency
 from polyrank.evaluation.metrics import QueryMetrics
 
@@ -41,7 +41,7 @@ def three(**more: object) -> Comparison:
         contender("high|1", figures(0.9, 2), figures(0.85, 3)),
         contender("same", figures(0.3, 1)),
     ]
-    return compare(models, num_resamples=500, num_permutations=999, **more)  # type: ignore[arg-type]
+    return compare_contenders(models, num_resamples=500, num_permutations=999, **more)  # type: ignore[arg-type]
 
 
 def test_runs_are_averaged_query_by_query() -> None:
@@ -71,7 +71,7 @@ def test_every_two_models_are_tested() -> None:
 
 
 def test_one_model_needs_no_test() -> None:
-    found = compare([contender("only", figures(0.5, 0))], num_resamples=100)
+    found = compare_contenders([contender("only", figures(0.5, 0))], num_resamples=100)
     assert found.differences == ()
     assert [title for title, _, _ in report.sections(found)] == ["Quality, 120 queries", "Costs"]
 
@@ -79,13 +79,13 @@ def test_one_model_needs_no_test() -> None:
 def test_what_cannot_be_compared_is_refused() -> None:
     one = contender("one", figures(0.5, 0))
     with pytest.raises(UsageError, match="no model"):
-        compare([])
+        compare_contenders([])
     with pytest.raises(UsageError, match="called 'one'"):
-        compare([one, one])
+        compare_contenders([one, one])
     with pytest.raises(UsageError, match="other queries than one"):
-        compare([one, contender("two", figures(0.5, 0, queries=9))])
+        compare_contenders([one, contender("two", figures(0.5, 0, queries=9))])
     with pytest.raises(UsageError, match=r"no metric 'mmr' here\. Did you mean 'mrr'"):
-        compare([one], metric="mmr")
+        compare_contenders([one], metric="mmr")
 
 
 def test_the_tables() -> None:
@@ -109,7 +109,7 @@ def test_names_and_extrapolated_times_in_the_tables() -> None:
     slow = Latency(num_candidates=1000, milliseconds=1234.5, num_queries=0, extrapolated=True)
     models = [contender("bi [a]", figures(0.5, 0)), contender("cross|b", figures(0.7, 1))]
     models[1] = replace(models[1], costs=replace(models[1].costs, latency={1000: slow}))
-    found = compare(models, num_resamples=100, num_permutations=99)
+    found = compare_contenders(models, num_resamples=100, num_permutations=99)
     console = Console(width=160)
     with console.capture() as capture:
         for table in report.terminal_tables(found):

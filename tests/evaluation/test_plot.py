@@ -11,7 +11,7 @@ from matplotlib.text import Text
 
 from polyrank.errors import MissingExtraError, UsageError
 from polyrank.evaluation import plot
-from polyrank.evaluation.comparison import Comparison, Contender, Costs, compare
+from polyrank.evaluation.comparison import Comparison, Contender, Costs, compare_contenders
 from polyrank.evaluation.latency import Latency
 from polyrank.evaluation.metrics import QueryMetrics
 
@@ -45,7 +45,7 @@ def crowded() -> Comparison:
                 costs=Costs(latency={1000: latency}),
             )
         )
-    return compare(contenders, num_resamples=200, num_permutations=99)
+    return compare_contenders(contenders, num_resamples=200, num_permutations=99)
 
 
 def test_png_and_svg_are_drawn_the_same_each_time(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from fake_models import ConstantCross, FakeCross, FakeTwoTower
 
 from polyrank.errors import DataError, ModelError, UsageError
 from polyrank.evaluation import ranking
-from polyrank.evaluation.ranking import evaluate, score_candidates
+from polyrank.evaluation.ranking import evaluate_examples, score_candidates
 from polyrank.evaluation.tasks import with_sampled_candidates
 from polyrank.records import Example
 
@@ -52,17 +52,21 @@ def test_the_order_of_candidates_changes_no_metric(model: FakeTwoTower | FakeCro
         candidates = tuple((example.candidates or ())[i] for i in order)
         gold = candidates.index(example.response)
         shuffled.append(dataclasses.replace(example, candidates=candidates, gold=gold))
-    assert evaluate(model, examples).to_json() == evaluate(model, shuffled).to_json()
+    assert (
+        evaluate_examples(model, examples).to_json() == evaluate_examples(model, shuffled).to_json()
+    )
 
 
 def test_a_constant_model_scores_chance() -> None:
-    result = evaluate(ConstantCross(), make_examples(40, 20))
+    result = evaluate_examples(ConstantCross(), make_examples(40, 20))
     assert result.recall == pytest.approx({1: 0.05, 2: 0.1, 5: 0.25, 10: 0.5})
     assert result.mrr == pytest.approx(sum(1 / rank for rank in range(1, 21)) / 20)
 
 
 def test_the_result_says_how_many_candidates_and_keeps_every_query() -> None:
-    result = evaluate(FakeCross(), make_examples(12, 5) + make_examples(12, 3), ks=(1, 3, 4))
+    result = evaluate_examples(
+        FakeCross(), make_examples(12, 5) + make_examples(12, 3), ks=(1, 3, 4)
+    )
     assert result.num_candidates == (3, 5)
     assert list(result.named()) == ["R@1/3–5", "R@3/3–5", "MRR"]
     plain = json.loads(json.dumps(result.to_json()))
@@ -76,31 +80,33 @@ def test_the_result_says_how_many_candidates_and_keeps_every_query() -> None:
 
 def test_other_metrics_are_measured_beside_the_usual() -> None:
     examples = make_examples(12, 5)
-    result = evaluate(FakeCross(), examples, ks=(1,), metrics=("ndcg@3", "mrr@1", "recall@4"))
+    result = evaluate_examples(
+        FakeCross(), examples, ks=(1,), metrics=("ndcg@3", "mrr@1", "recall@4")
+    )
     assert list(result.named()) == ["R@1/5", "MRR", "nDCG@3/5", "MRR@1/5", "R@4/5"]
     assert result.figures["mrr@1"] == result.recall[1]
     assert next(result.per_query.rows())["ndcg@3"] == result.per_query.values["ndcg@3"][0]
     with pytest.raises(UsageError, match=r"recall@6, but an example has only 5 candidates"):
-        evaluate(FakeCross(), examples, metrics=("recall@6",))
+        evaluate_examples(FakeCross(), examples, metrics=("recall@6",))
 
 
 def test_a_list_of_turns_is_a_context() -> None:
     example = Example(context=("hello", "you"), response="a", candidates=("a", "b"), gold=0)
     as_list = dataclasses.replace(example, context=["hello", "you"])  # type: ignore[arg-type]
-    result = evaluate(FakeCross(), [example, as_list])
+    result = evaluate_examples(FakeCross(), [example, as_list])
     assert result.per_query.ranks[0] == result.per_query.ranks[1]
 
 
 def test_what_cannot_be_evaluated_is_named() -> None:
     example = Example(context="c", response="a", id="x9")
     with pytest.raises(DataError, match=r"number 1 \(id 'x9'\) has no candidates"):
-        evaluate(FakeCross(), [example])
+        evaluate_examples(FakeCross(), [example])
     with pytest.raises(DataError, match="not among its candidates"):
-        evaluate(FakeCross(), [dataclasses.replace(example, candidates=("b",))])
+        evaluate_examples(FakeCross(), [dataclasses.replace(example, candidates=("b",))])
     with pytest.raises(DataError, match="no examples"):
-        evaluate(FakeCross(), [])
+        evaluate_examples(FakeCross(), [])
     with pytest.raises(UsageError, match="at least 1"):
-        evaluate(FakeCross(), make_examples(), ks=(0,))
+        evaluate_examples(FakeCross(), make_examples(), ks=(0,))
 
 
 def test_nan_and_classes_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -109,10 +115,10 @@ def test_nan_and_classes_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
         model, "score_pairs", lambda pairs, **_: torch.full((len(pairs),), torch.nan)
     )
     with pytest.raises(ModelError, match="example number 1 with NaN"):
-        evaluate(model, make_examples())
+        evaluate_examples(model, make_examples())
     monkeypatch.setattr(model, "score_pairs", lambda pairs, **_: torch.zeros(len(pairs), 3))
     with pytest.raises(UsageError, match="3 classes"):
-        evaluate(model, make_examples())
+        evaluate_examples(model, make_examples())
 
 
 def test_sampled_candidates_are_distinct_and_repeatable() -> None:

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from scipy import stats
 from sklearn import metrics
 
-from polyrank.evaluation.comparison import Contender, compare
+from polyrank.evaluation.comparison import Contender, compare_contenders
 from polyrank.evaluation.pairs import PairResults, pearson, spearman
 from polyrank.evaluation.significance import (
     bootstrap_intervals,
@@ -117,7 +117,7 @@ def test_a_difference_of_correlations_is_found_where_there_is_one():
         contender("bad", labels, labels + 1.5 * noise[2]),
     ]
     for metric in ("spearman", "pearson"):
-        found = compare(models, metric=metric, num_resamples=1000, num_permutations=5000)
+        found = compare_contenders(models, metric=metric, num_resamples=1000, num_permutations=5000)
         p = {frozenset((each.better, each.other)): each.p_holm for each in found.differences}
         assert p[frozenset(("good", "alike"))] > 0.05
         assert p[frozenset(("good", "bad"))] < 0.001 < p[frozenset(("good", "alike"))]
@@ -126,7 +126,7 @@ def test_a_difference_of_correlations_is_found_where_there_is_one():
         assert mean.interval.low < mean.mean < mean.interval.high
         assert 0 < mean.interval.high - mean.interval.low < 0.15
     with_itself = [models[0], contender("again", labels, good, labels + 0.3 * noise[3])]
-    [same] = compare(with_itself, num_resamples=100, num_permutations=100).differences
+    [same] = compare_contenders(with_itself, num_resamples=100, num_permutations=100).differences
     assert (same.difference, same.p) == (0, 1)
 
 
@@ -139,7 +139,7 @@ def test_models_that_number_the_classes_otherwise_are_compared_by_name():
         contender("wrong", 2 - labels, 2 - wrong, classes=("c", "b", "a")),
     ]
     for metric in ("accuracy", "macro_f1"):
-        found = compare(models, metric=metric, num_resamples=500, num_permutations=2000)
+        found = compare_contenders(models, metric=metric, num_resamples=500, num_permutations=2000)
         [difference] = found.differences
         assert difference.better == "right"
         assert difference.p < 0.01

@@ -16,7 +16,7 @@ from polyrank.cli.main import commands, run
 from polyrank.data.loading import load_examples
 from polyrank.data.sampling import Share
 from polyrank.errors import UsageError
-from polyrank.evaluation.ranking import evaluate
+from polyrank.evaluation.ranking import evaluate_examples
 from polyrank.evaluation.report import markdown_rows
 from polyrank.models.bi_encoder import BiEncoder
 from polyrank.reproduce import data as data_module
@@ -227,7 +227,7 @@ def test_a_row_is_what_train_and_evaluate_give(
     config = TrainingConfig(max_steps=3, batch_size=4, evaluations=1, seed=5)
     train(model, examples, tmp_path / "model", config)
     tested = TableData(given, tmp_path, TINY.most_tested, print).dialogues.test
-    expected = evaluate(model, tested).query_metrics().means()
+    expected = evaluate_examples(model, tested).query_metrics().means()
     assert result.rows[0].runs[0].figures == pytest.approx(expected)
 
 

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from polyrank.errors import DataError, MissingExtraError, UsageError
-from polyrank.evaluation.ranking import evaluate
+from polyrank.evaluation.ranking import evaluate_examples
 from polyrank.records import Example
 from polyrank.retrieval.bm25.config import ASCII_WORD, BM25Config, word_pattern, words
 from polyrank.retrieval.bm25.index import BM25Index
@@ -96,7 +96,7 @@ def test_it_ranks_examples():
         for place, word in enumerate(VOCABULARY)
     ]
     index = BM25Index.build([f"which {word} is it" for word in VOCABULARY])
-    assert evaluate(index, examples).recall[1] == 1
+    assert evaluate_examples(index, examples).recall[1] == 1
     assert index.score_pairs([]).shape == (0,)
     assert index.score_pairs([("x", "x")]).dtype == torch.float32
 

@@ -22,7 +22,7 @@ from polyrank.training.negatives.methods import (
     model_method,
     random_method,
 )
-from polyrank.training.negatives.mining import mine
+from polyrank.training.negatives.mining import mine_to_file
 from polyrank.training.negatives.pool import Numbered, Pool, Proposals
 from polyrank.training.teaching.teacher import Teacher
 from tiny_encoders import load_variant
@@ -97,7 +97,9 @@ def test_no_negative_is_right_and_none_comes_twice(name, bi, tmp_path):
     ]
     pool = Pool.of_examples(twice)
     method = method_of(name, bi)
-    mine(pool, method, tmp_path / "out.jsonl", NegativesConfig(num_negatives=3), block_size=7)
+    mine_to_file(
+        pool, method, tmp_path / "out.jsonl", NegativesConfig(num_negatives=3), block_size=7
+    )
     written = load_examples(tmp_path / "out.jsonl")
     assert [(e.id, e.context, e.response) for e in written] == [
         (e.id, e.context, e.response) for e in twice
@@ -122,7 +124,7 @@ def test_blocks_change_nothing_and_the_seed_does(name, bi, tmp_path):
     def run(seed, block_size):
         config = NegativesConfig(num_negatives=2, seed=seed)
         output = tmp_path / f"{seed}-{block_size}.jsonl"
-        mine(pool, method_of(name, bi), output, config, block_size=block_size)
+        mine_to_file(pool, method_of(name, bi), output, config, block_size=block_size)
         return output.read_text()
 
     first = run(0, 5)
@@ -257,7 +259,7 @@ def test_model_negatives_are_those_of_brute_force(variant, bert, tmp_path):
     pool = Pool.of_examples(examples)
     model = load_variant(variant, bert)
     config = NegativesConfig(num_negatives=4, from_rank=3, to_rank=36, pick="top", margin=1e-4)
-    mine(pool, model_method(model), tmp_path / "out.jsonl", config, block_size=16)
+    mine_to_file(pool, model_method(model), tmp_path / "out.jsonl", config, block_size=16)
     scores = model.score(
         model.encode_contexts([example.context for example in examples]),
         model.encode_candidates([candidate.text for candidate in pool.candidates]),
@@ -296,7 +298,7 @@ def test_a_retrieval_set(tmp_path):
         split="train",
     )
     pool = Pool(list(data.examples()), data.corpus)
-    result = mine(pool, bm25_method(), tmp_path / "out.jsonl", NegativesConfig(pick="top"))
+    result = mine_to_file(pool, bm25_method(), tmp_path / "out.jsonl", NegativesConfig(pick="top"))
     first, second, third = load_examples(tmp_path / "out.jsonl")
     assert first.negatives == second.negatives
     assert first.negatives[0] in {"disk text 12", "disk text 18", "disk text 24"}
@@ -316,23 +318,25 @@ def test_what_is_refused(bert, tmp_path):
     with pytest.raises(UsageError, match="to_rank must be at least from_rank, 9"):
         NegativesConfig(from_rank=9, to_rank=8)
     with pytest.raises(DataError, match="first rank to take is 50, but there are only 40"):
-        mine(pool, bm25_method(), output, NegativesConfig(from_rank=50, to_rank=60))
+        mine_to_file(pool, bm25_method(), output, NegativesConfig(from_rank=50, to_rank=60))
     with pytest.raises(DataError, match="No negatives were found for any example") as caught:
-        mine(pool, bm25_method(), output, NegativesConfig(max_score=-1.0))
+        mine_to_file(pool, bm25_method(), output, NegativesConfig(max_score=-1.0))
     assert "scored too close" in str(caught.value)
     with pytest.raises(DataError, match="several turns"):
-        mine(pool, dialogue_method(), output, NegativesConfig())
+        mine_to_file(pool, dialogue_method(), output, NegativesConfig())
     with pytest.raises(UsageError, match="but no cross-encoder"):
-        mine(pool, random_method(), output, NegativesConfig(reranker_margin=1.0))
+        mine_to_file(pool, random_method(), output, NegativesConfig(reranker_margin=1.0))
     with pytest.raises(UsageError, match="must be a cross-encoder, got a bi-encoder"):
-        mine(pool, random_method(), output, NegativesConfig(), reranker=load_variant("bi", bert))
+        mine_to_file(
+            pool, random_method(), output, NegativesConfig(), reranker=load_variant("bi", bert)
+        )
     with pytest.raises(UsageError, match="no candidate vectors"):
         model_method(load_variant("cross", bert))
     cross = FakeCross({examples[0].response: float("nan")})
     with pytest.raises(ModelError, match="not all finite"):
-        mine(pool, random_method(), output, NegativesConfig(), reranker=cross)
+        mine_to_file(pool, random_method(), output, NegativesConfig(), reranker=cross)
     with pytest.raises(UsageError, match="is a folder"):
-        mine(pool, random_method(), tmp_path, NegativesConfig())
+        mine_to_file(pool, random_method(), tmp_path, NegativesConfig())
     assert not output.exists()
 
 
@@ -340,7 +344,7 @@ def test_it_resumes_after_an_interruption(bi, tmp_path, monkeypatch):
     pool = Pool.of_examples(single())
     whole = tmp_path / "whole.jsonl"
     config = NegativesConfig(num_negatives=2)
-    expected = mine(pool, model_method(bi), whole, config, block_size=8)
+    expected = mine_to_file(pool, model_method(bi), whole, config, block_size=8)
     encode, blocks = bi.encode_for_scoring, []
 
     def interrupted(contexts):
@@ -354,7 +358,7 @@ def test_it_resumes_after_an_interruption(bi, tmp_path, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(bi, "encode_for_scoring", interrupted)
         with pytest.raises(KeyboardInterrupt):
-            mine(pool, model_method(bi), output, config, block_size=8)
+            mine_to_file(pool, model_method(bi), output, config, block_size=8)
     assert output.read_text() == "what stood here\n"
     journal = tmp_path / ".out.jsonl.mining"
     with open(journal / "lines.jsonl", "a") as lines, open(journal / "journal.jsonl", "a") as notes:
@@ -363,11 +367,11 @@ def test_it_resumes_after_an_interruption(bi, tmp_path, monkeypatch):
     with pytest.raises(
         UsageError, match=r"unfinished mining with other settings \(num_negatives = 2\)"
     ):
-        mine(pool, model_method(bi), output, NegativesConfig(), block_size=8)
+        mine_to_file(pool, model_method(bi), output, NegativesConfig(), block_size=8)
     said = []
     encoded = []
     monkeypatch.setattr(bi, "encode_candidates", encoded.append)
-    result = mine(pool, model_method(bi), output, config, block_size=8, say=said.append)
+    result = mine_to_file(pool, model_method(bi), output, config, block_size=8, say=said.append)
     assert said == ["Resuming after 24 of 40 examples."]
     assert not encoded  # the index was there
     assert output.read_bytes() == whole.read_bytes()
@@ -382,8 +386,8 @@ def test_restart_discards(tmp_path):
     other = '{"identity": {"method": "another"}, "described": {}}'
     (tmp_path / ".out.jsonl.mining" / "job.json").write_text(other)
     with pytest.raises(UsageError, match="--restart"):
-        mine(pool, random_method(), output, NegativesConfig())
-    mine(pool, random_method(), output, NegativesConfig(), restart=True)
+        mine_to_file(pool, random_method(), output, NegativesConfig())
+    mine_to_file(pool, random_method(), output, NegativesConfig(), restart=True)
     assert output.is_file()
 
 

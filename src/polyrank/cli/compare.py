@@ -117,34 +117,31 @@ def compare(options: CompareOptions, output: Output) -> None:
         require_matplotlib()
     task = load_task(options, output)
 
-    from polyrank.evaluation import comparison as evaluation
-    from polyrank.evaluation import report
-    from polyrank.evaluation.evaluator import Entry, Evaluator, EvaluatorSettings
-    from polyrank.jobs import Results
+    from polyrank.evaluation.compare import run_comparison
+    from polyrank.evaluation.evaluator import Entry, EvaluatorSettings
+    from polyrank.evaluation.report import terminal_tables
 
-    settings = EvaluatorSettings(
-        sizes=options.sizes if options.latency else (),
-        time_limit=options.time_limit,
-        num_candidates=options.num_reranked,
-    )
-    evaluator = Evaluator(
+    entries = [Entry(name=name, sources=sources) for name, sources in named.items()]
+    found = run_comparison(
         task,
+        entries,
         lambda source: load(Path(source), options),
-        Results(options.output / EVALUATIONS),
-        settings,
+        output=options.output,
+        settings=EvaluatorSettings(
+            sizes=options.sizes if options.latency else (),
+            time_limit=options.time_limit,
+            num_candidates=options.num_reranked,
+        ),
+        retriever=options.retriever,
+        metric=options.metrics[0] if options.metrics else None,
+        seed=options.seed,
+        plotted_size=options.plotted,
+        about=about(options, task, entries),
         say=output.say,
     )
-    entries = [Entry(name=name, sources=sources) for name, sources in named.items()]
-    contenders = evaluator.evaluate(entries, retriever=options.retriever)
-    metric = options.metrics[0] if options.metrics else None
-    found = evaluation.compare(contenders, metric=metric, seed=options.seed)
-    described = about(options, task, entries)
-    plotted = options.plotted if found.unit == "query" or options.plotted is None else 1
-    names = report.write_report(found, options.output, described, plotted_size=plotted)
-    for table in report.terminal_tables(found):
+    for table in terminal_tables(found.comparison):
         output.table(table)
-    output.say(f"Written to {options.output}: {', '.join(names)}")
-    output.result({**report.to_json(found, described), "output": options.output})
+    output.result({**found.to_json(), "output": options.output})
 
 
 def parse_models(given: tuple[str, ...]) -> dict[str, tuple[str, ...]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import TYPE_CHECKING, Any, Literal
 
 from polyrank.cli import train as training
 from polyrank.cli.command import command
@@ -14,7 +14,7 @@ from polyrank.cli.mine import load_pool
 from polyrank.cli.options import any_of, flattened, load, option
 from polyrank.cli.output import Output
 from polyrank.cli.train import TrainOptions
-from polyrank.cli.train_data import dev_for, is_pairs, load_dev
+from polyrank.cli.train_data import dev_for, load_dev
 from polyrank.cli.train_preview import preview
 from polyrank.cli.training_command import (
     ARCHITECTURES,
@@ -28,7 +28,7 @@ from polyrank.retrieval.bm25.config import BM25Config
 from polyrank.training import processes
 from polyrank.training.config import TrainingConfig
 from polyrank.training.negatives.config import NegativesConfig
-from polyrank.training.objectives.registry import OBJECTIVES, ObjectiveConfig
+from polyrank.training.objectives.registry import ObjectiveConfig
 
 if TYPE_CHECKING:
     from polyrank.records import Example, LabelledPair, RetrievalSet
@@ -38,8 +38,6 @@ if TYPE_CHECKING:
     Dev = Sequence[Example] | Sequence[LabelledPair] | RetrievalSet
 
 PAIRS = ("given", "random", "dialogue", "bm25", "model")
-TAUGHT = [name for name, one in OBJECTIVES.items() if one.learns_from_scores]
-"""The objectives that learn from a teacher's scores."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -184,119 +182,46 @@ def settled(
     options: DistilOptions, pool: Pool | list[LabelledPair], output: Output
 ) -> DistilOptions:
     """The options with the objective that learns from the teacher. Warns of idle settings."""
+    from polyrank.training.teaching.lessons import taught_objective
+
     unused = ["retriever"] if options.retriever is not None and "model" not in options.pairs else []
     if "bm25" not in options.pairs:
         standard = vars(BM25Config())
         unused += [name for name, value in vars(options.bm25).items() if value != standard[name]]
     for name in unused:
         output.warn(f"{flag_of(name)} has no effect with --pairs {','.join(options.pairs)}.")
-    objective = options.objective.objective
-    if options.in_batch:
-        if isinstance(pool, list) or objective not in ("auto", "in_batch_softmax"):
-            raise UsageError(
-                "--in-batch is for examples and the objective in_batch_softmax.",
-                "Leave it out, or give examples of a context and its response.",
-            )
-        return replace(options, objective=replace(options.objective, objective="in_batch_softmax"))
-    if isinstance(pool, list):
-        return options
-    if objective == "auto":
-        return replace(options, objective=replace(options.objective, objective="margin_mse"))
-    if objective not in TAUGHT:
-        raise UsageError(
-            f"The objective {objective} learns nothing from a teacher's scores of examples.",
-            f"Choose one of {', '.join(TAUGHT)}, or use polyrank train.",
-        )
-    return options
+    objective = taught_objective(
+        options.objective, of_pairs=isinstance(pool, list), in_batch=options.in_batch
+    )
+    return replace(options, objective=objective)
 
 
 def taught(
     options: DistilOptions, pool: Pool | list[LabelledPair], dev: Dev, output: Output
 ) -> tuple[list[Example] | list[LabelledPair], Dev]:
     """The records with the teacher's labels: the training data and the dev data."""
-    from polyrank.training.teaching.labelling import label
-    from polyrank.training.teaching.silver import silver_pairs
+    from polyrank.training.teaching.lessons import Lesson
 
     teacher = load(options.teacher, options)
-    methods = methods_of(options)
-    settings = replace(options.negatives, seed=options.training.seed)
-    common: dict[str, Any] = {
-        "store": options.store,
-        "methods": methods,
-        "settings": settings,
-        "relabel": options.relabel,
-        "show_progress_bar": True,
-        "say": output.say,
-    }
-    if not isinstance(pool, list):
-        given = "given" in options.pairs
-        examples = label(teacher, pool.examples, pool=pool, given=given, **common)
-        num_pairs = sum(1 + len(example.negatives) for example in examples)
-        left_out = len(pool.examples) - len(examples)
-        if left_out:
-            output.warn(f"{left_out:,} examples without negatives are left out.")
-        output.say(f"{num_pairs:,} scores of {options.teacher} are in {options.store}")
-        return examples, taught_dev(options, teacher, dev, output)
-    if not methods:
-        raise UsageError(
-            "Labelled pairs have labels of their own, and --pairs given adds nothing to them.",
-            "Let new pairs be found, with --pairs bm25, model or random.",
-        )
-    silver = silver_pairs(teacher, pool, **common)
-    output.say(
-        f"{len(pool):,} gold pairs, and {len(silver):,} silver ones labelled by "
-        f"{options.teacher} in {options.store}"
-    )
-    return [*pool, *silver], dev
-
-
-def taught_dev(options: DistilOptions, teacher: Any, dev: Dev, output: Output) -> Dev:
-    """Dev examples with the teacher's scores of some of their wrong candidates, for the dev loss.
-
-    Labelled pairs and a corpus that is searched stay as they are.
-    """
-    from polyrank.jobs import digest_of
-    from polyrank.training.objectives.checks import with_candidates_as_negatives
-    from polyrank.training.teaching.labelling import label
-
-    if not isinstance(dev, Sequence) or not dev or is_pairs(dev):
-        return dev
-    most = options.negatives.num_negatives
-    examples = with_candidates_as_negatives(cast("Sequence[Example]", dev), most)
-    to_score = [example for example in examples if example.negatives]
-    if not to_score:
-        return dev
-    store = options.store.with_name(f"{options.store.stem}.dev-{digest_of(to_score)[:8]}.jsonl")
-    found = label(
-        teacher,
-        to_score,
-        store=store,
+    lesson = Lesson(
+        methods=methods_of(options),
+        given="given" in options.pairs,
+        settings=replace(options.negatives, seed=options.training.seed),
+        store=options.store,
         relabel=options.relabel,
         show_progress_bar=True,
-        say=output.say,
     )
-    scored = iter(found)
-    output.say(f"The teacher's scores of {len(found):,} dev examples are in {store}")
-    for place, example in enumerate(examples):
-        if example.negatives:
-            own = next(scored)
-            examples[place] = replace(example, negatives=own.negatives, scores=own.scores)
-    return examples
+    records = lesson.label(teacher, pool, str(options.teacher), output.say)
+    return records, lesson.label_dev(teacher, dev, output.say)
 
 
 def methods_of(options: DistilOptions) -> list[Method]:
     """The methods that find pairs."""
-    from polyrank.training.negatives import methods
+    from polyrank.training.negatives.methods import method_of
 
-    made: list[Method] = []
-    for name in dict.fromkeys(options.pairs):
-        if name == "random":
-            made.append(methods.random_method())
-        elif name == "dialogue":
-            made.append(methods.dialogue_method())
-        elif name == "bm25":
-            made.append(methods.bm25_method(options.bm25, show_progress_bar=True))
-        elif name == "model":
-            assert options.retriever is not None
-            made.append(methods.model_method(load(options.retriever, options)))
-    return made
+    names = [name for name in dict.fromkeys(options.pairs) if name != "given"]
+    model = load(options.retriever, options) if "model" in names and options.retriever else None
+    return [
+        method_of(name, retriever=model, bm25=options.bm25, show_progress_bar=True)
+        for name in names
+    ]

@@ -102,7 +102,7 @@ def evaluate_examples(options: EvaluateOptions, everything: list[Example], outpu
     warn_of_left_out(task, output)
     model = task.lexical() if options.model == BM25 else load(Path(options.model), options)
     require_ranking(model, options.model)
-    result = ranking.evaluate(
+    result = ranking.evaluate_examples(
         model, examples, ks=task.ks, metrics=task.others, show_progress_bar=True
     )
     write_per_query(options.output, result.per_query.rows())

@@ -103,7 +103,7 @@ def mine(options: MineOptions, output: Output) -> None:
     warn_without_effect(options, output)
     pool = pool_of(options, output)
 
-    from polyrank.training.negatives.mining import mine as run
+    from polyrank.training.negatives.mining import mine_to_file as run
 
     method = method_of(options)
     reranker = None if options.reranker is None else load(options.reranker, options)
@@ -197,22 +197,18 @@ def load_pool(
 
 def method_of(options: MineOptions) -> Method:
     """The method with its model or settings."""
+    from polyrank.retrieval.index import Index
     from polyrank.training.negatives import methods
 
-    if options.method == "random":
-        return methods.random_method()
-    if options.method == "dialogue":
-        return methods.dialogue_method()
-    if options.method == "bm25":
-        return methods.bm25_method(options.bm25, show_progress_bar=True)
-    assert options.retriever is not None
-    model = load(options.retriever, options)
-    if options.index is None:
-        return methods.model_method(model)
-
-    from polyrank.retrieval.index import Index
-
-    return methods.model_method(model, Index.open(options.index, model))
+    searches = options.method == "model" and options.retriever is not None
+    model = load(options.retriever, options) if searches and options.retriever is not None else None
+    return methods.method_of(
+        options.method,
+        retriever=model,
+        index=Index.open(options.index, model) if searches and options.index else None,
+        bm25=options.bm25,
+        show_progress_bar=True,
+    )
 
 
 def say_counts(result: MiningResult, options: MineOptions, output: Output) -> None:

@@ -159,14 +159,32 @@ def load_examples(
         DataError: Something cannot be read; the error names the line or the row.
         UsageError: There is no such format, split or field.
     """
+    how: dict[str, Any] = {"split": split, "format": format, "limit": limit, "name": name}
+    records, _ = examples_and_corpus(data, columns=columns, say=say, **how)
+    return records
+
+
+def examples_and_corpus(
+    data: Data,
+    *,
+    columns: Mapping[str, str] | None = None,
+    split: str | None = None,
+    format: str = AUTO,
+    limit: int | None = None,
+    say: Say = silent,
+    name: str = "examples",
+) -> tuple[list[Example] | list[LabelledPair], list[Candidate]]:
+    """The examples of `load_examples`, and the corpus to search where the data have one.
+
+    Arguments and errors are those of `load_examples`.
+    """
     if isinstance(data, RetrievalSet):
-        return list(islice(data.examples(), limit))
+        return list(islice(data.examples(), limit)), data.corpus
     source = source_of(data, name, split=split, training=True, columns=columns, limit=limit)
     given = given_records(source)
     if given is not None:
-        return given
-    records, _ = load_with_corpus(source, format, limit, say)
-    return records
+        return given, []
+    return load_with_corpus(source, format, limit, say)
 
 
 def source_of(

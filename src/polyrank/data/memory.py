@@ -96,6 +96,11 @@ def is_streamed(data: Any) -> bool:
     )
 
 
+def name_of(data: object) -> str | None:
+    """What reports call some data: their path; None for data in memory."""
+    return str(data) if isinstance(data, (str, Path)) else None
+
+
 def items_of(data: Any, name: str) -> Iterator[Any]:
     """Yield what the data hold. Raises DataError for what holds nothing, such as a number."""
     if isinstance(data, Mapping):

@@ -17,7 +17,7 @@ from polyrank.data.examples import read_examples, write_examples
 from polyrank.demo.documentation import read_documentation
 from polyrank.demo.examples import make_splits, read_passages
 from polyrank.errors import DataError
-from polyrank.evaluation.comparison import Comparison, compare
+from polyrank.evaluation.comparison import Comparison, compare_contenders
 from polyrank.evaluation.evaluator import Entry, Evaluator, EvaluatorSettings
 from polyrank.evaluation.report import environment, write_report
 from polyrank.evaluation.tasks import RankingTask, with_sampled_candidates
@@ -190,7 +190,7 @@ def compare_models(
         say=lambda words: say(f"  {words}"),
     )
     entries = [Entry(name=name, sources=(str(folder / "models" / name),)) for name in names]
-    comparison = compare(evaluator.evaluate(entries), seed=SEED)
+    comparison = compare_contenders(evaluator.evaluate(entries), seed=SEED)
     about = {"data": str(folder / "data" / "test.jsonl"), "seed": SEED, **environment(device)}
     write_report(comparison, folder / "comparison", about)
     return comparison

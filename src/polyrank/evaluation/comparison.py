@@ -104,7 +104,7 @@ class Difference:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Comparison:
-    """The result of `compare`; `metric` is the one that the tests are of."""
+    """The result of `compare_contenders`; `metric` is the one that the tests are of."""
 
     contenders: tuple[Contender, ...]
     metric: str
@@ -133,7 +133,7 @@ class Comparison:
         return self.means[contender.name][self.metric]
 
 
-def compare(
+def compare_contenders(
     contenders: Sequence[Contender],
     *,
     metric: str | None = None,

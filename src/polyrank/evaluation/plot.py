@@ -68,6 +68,7 @@ def draw(comparison: Comparison, path: Path, *, size: int) -> list[Path]:
             target = path.with_suffix(suffix)
             metadata = {"Date": None} if suffix == ".svg" else {}
             with storage_errors(target):
+                target.parent.mkdir(parents=True, exist_ok=True)
                 fresh = target.with_name(f".{target.name}.new")
                 figure.savefig(fresh, format=suffix[1:], dpi=200, metadata=metadata)
                 fresh.replace(target)

@@ -108,7 +108,7 @@ class PerQuery:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class EvaluationResult:
+class RankingResult:
     """Means over all examples; `num_candidates` is the fewest and the most candidates."""
 
     figures: dict[str, float]
@@ -158,14 +158,14 @@ class EvaluationResult:
         }
 
 
-def evaluate(
+def evaluate_examples(
     model: Ranker,
     examples: Sequence[Example],
     *,
     ks: Sequence[int] = KS,
     metrics: Sequence[str] = (),
     show_progress_bar: bool = False,
-) -> EvaluationResult:
+) -> RankingResult:
     """Rank the candidates of every example and average; ties count at chance (see `metrics`).
 
     Recall at each of `ks`, MRR, and the `metrics` named, such as `ndcg@10` or `mrr@5`. A k above
@@ -186,7 +186,7 @@ def evaluate(
         values={name: expected_values(ranks, name) for name in wanted},
         num_candidates=ranks.num_candidates,
     )
-    return EvaluationResult(
+    return RankingResult(
         figures={name: float(values.mean()) for name, values in per_query.values.items()},
         num_candidates=(int(ranks.num_candidates.min()), int(ranks.num_candidates.max())),
         num_examples=len(examples),

@@ -18,7 +18,7 @@ from polyrank.errors import DataError, UsageError
 from polyrank.evaluation.metric_names import CORPUS_KS, KS, corpus_metrics
 from polyrank.evaluation.metrics import QueryMetrics
 from polyrank.evaluation.pairs import PairResults, class_numbers, classes_of, measure_pairs
-from polyrank.evaluation.ranking import evaluate, metrics_of
+from polyrank.evaluation.ranking import evaluate_examples, metrics_of
 from polyrank.evaluation.retrieval import judged
 from polyrank.jobs import digest_of
 from polyrank.models.cross_encoder import CrossEncoder
@@ -80,7 +80,7 @@ class RankingTask:
 
     def evaluate(self, model: Any, *, show_progress_bar: bool = False) -> QueryMetrics:
         """Rank every example's candidates."""
-        result = evaluate(
+        result = evaluate_examples(
             model,
             self.examples,
             ks=self.ks,

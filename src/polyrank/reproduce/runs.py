@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from polyrank.errors import UsageError
-from polyrank.evaluation.comparison import Comparison, Contender, Run, compare
+from polyrank.evaluation.comparison import Comparison, Contender, Run, compare_contenders
 from polyrank.evaluation.evaluator import Entry, Evaluator, EvaluatorSettings
 from polyrank.evaluation.latency import Latency
 from polyrank.evaluation.metrics import QueryMetrics
@@ -305,4 +305,4 @@ def compared(table: Table, rows: Sequence[RowResult]) -> Comparison | None:
     if not all(each.runs for each in contenders):
         return None
     metric = table.metrics[0]
-    return compare(contenders, metric=metric, num_permutations=FEW_PERMUTATIONS)
+    return compare_contenders(contenders, metric=metric, num_permutations=FEW_PERMUTATIONS)

@@ -14,7 +14,7 @@ import torch
 from polyrank.errors import DataError, UsageError, nearest
 from polyrank.evaluation.metric_names import NAME, NAMES, corpus_metrics
 from polyrank.evaluation.pairs import evaluate_pairs, pair_figures
-from polyrank.evaluation.ranking import TwoTowerRanker, evaluate, metrics_of
+from polyrank.evaluation.ranking import TwoTowerRanker, evaluate_examples, metrics_of
 from polyrank.evaluation.retrieval import evaluate_retrieval, judged, measures
 from polyrank.models.base import Model
 from polyrank.records import Example, LabelledPair, RetrievalSet
@@ -124,7 +124,7 @@ def of_examples(dev: Sequence[Example], config: TrainingConfig) -> Evaluation:
 
     def measure(model: Model) -> dict[str, float]:
         ranker: Any = model
-        return evaluate(ranker, dev, metrics=[metric]).figures
+        return evaluate_examples(ranker, dev, metrics=[metric]).figures
 
     return Evaluation(measure, metric)
 

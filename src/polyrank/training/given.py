@@ -13,7 +13,7 @@ from typing import Any
 
 from polyrank.config import with_keywords
 from polyrank.data.loading import Data, load_examples, load_records
-from polyrank.data.memory import is_streamed
+from polyrank.data.memory import is_streamed, name_of
 from polyrank.errors import UsageError
 from polyrank.models.base import Model
 from polyrank.progress import Say
@@ -98,9 +98,7 @@ def settings_of(
 ) -> tuple[TrainingConfig, ObjectiveConfig]:
     """Both settings objects, with the keywords put in. Raises UsageError."""
     require_settings("config", config, TrainingConfig)
-    if isinstance(objective, str):
-        settings, objective = {**settings, "objective": objective}, None
-    require_settings("objective", objective, ObjectiveConfig)
+    settings, objective = objective_given(objective, settings)
     made = with_keywords(
         where,
         settings,
@@ -109,6 +107,16 @@ def settings_of(
         objective=ObjectiveConfig if objective is None else objective,
     )
     return made["config"], made["objective"]
+
+
+def objective_given(
+    objective: ObjectiveConfig | str | None, settings: Mapping[str, Any]
+) -> tuple[dict[str, Any], ObjectiveConfig | None]:
+    """Keywords that hold the name of an objective, where that is all that was given of it."""
+    if isinstance(objective, str):
+        return {**settings, "objective": objective}, None
+    require_settings("objective", objective, ObjectiveConfig)
+    return dict(settings), objective
 
 
 def examples_of(
@@ -135,11 +143,6 @@ def dev_of(
     records = load_records(dev, say=say, name="dev")
     drawn = dev_examples(records, num_candidates, seed=seed, say=say)
     return dev_for(drawn, architecture, num_candidates, seed=seed, say=say)
-
-
-def name_of(data: object) -> str | None:
-    """What the model card calls some data: their path; None for data in memory."""
-    return str(data) if isinstance(data, (str, Path)) else None
 
 
 def require_model(model: object, name: str) -> None:

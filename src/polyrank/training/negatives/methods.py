@@ -13,8 +13,8 @@ from typing import Any, Protocol
 
 import torch
 
-from polyrank.config import to_mapping
-from polyrank.errors import IndexFolderError
+from polyrank.config import require_choice, to_mapping
+from polyrank.errors import IndexFolderError, UsageError
 from polyrank.records import Context, Example, Hit
 from polyrank.retrieval.bm25.config import BM25Config
 from polyrank.retrieval.bm25.index import BM25Index
@@ -23,6 +23,8 @@ from polyrank.retrieval.vector_model import require_vectors
 from polyrank.training.negatives.config import NegativesConfig
 from polyrank.training.negatives.pool import Numbered, Pool, Proposals, Proposer
 
+METHODS = ("random", "dialogue", "bm25", "model")
+"""The names of the ways."""
 Turns = tuple[str, ...]
 Found = tuple[Sequence[Sequence[Hit]], list[float] | None]
 """The hits of each context and, if asked for, the score of each response."""
@@ -39,6 +41,33 @@ class Method:
     """Everything that its results depend on, beside examples, candidates and settings."""
     make: Callable[[Pool, NegativesConfig, Path], Proposer]
     """Makes the source of negatives, from the pool, the settings and a folder to work in."""
+
+
+def method_of(
+    name: str,
+    *,
+    retriever: Any = None,
+    index: Index | None = None,
+    bm25: BM25Config | None = None,
+    show_progress_bar: bool = False,
+) -> Method:
+    """The method of a name. Raises UsageError for an unknown one, or `model` without a model.
+
+    `retriever` and `index` are those of `model_method`, `bm25` the settings of `bm25_method`.
+    """
+    require_choice("method", name, METHODS)
+    if name == "random":
+        return random_method()
+    if name == "dialogue":
+        return dialogue_method()
+    if name == "bm25":
+        return bm25_method(bm25, show_progress_bar=show_progress_bar)
+    if retriever is None:
+        raise UsageError(
+            "The method model needs a bi- or poly-encoder to search with.",
+            "Give it as retriever.",
+        )
+    return model_method(retriever, index)
 
 
 def random_method() -> Method:

@@ -1,15 +1,17 @@
-"""Negatives for every example, written to a file block by block.
+"""Negatives for every example, block by block: written to a file, or kept in memory.
 
-An interrupted call resumes after its last block. Knows nothing of the command line.
+A call that writes resumes after its last block. Knows nothing of the command line.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from polyrank.config import to_mapping
 from polyrank.data.examples import example_line, parse_example
@@ -21,7 +23,7 @@ from polyrank.records import Example
 from polyrank.training.negatives.config import BLOCK, NegativesConfig
 from polyrank.training.negatives.filtering import choose
 from polyrank.training.negatives.methods import Method
-from polyrank.training.negatives.pool import Pool, Proposer, numbered_blocks
+from polyrank.training.negatives.pool import Pool, numbered_blocks
 from polyrank.training.teaching.teacher import Teacher
 
 SHOWN = 3
@@ -59,7 +61,7 @@ class MiningResult:
     """The first examples that have negatives, to look at."""
 
 
-def mine(
+def mine_to_file(
     pool: Pool,
     method: Method,
     output: str | Path,
@@ -81,7 +83,9 @@ def mine(
     """
     output = Path(output)
     teacher = None if reranker is None else Teacher(reranker, "The cross-encoder that filters")
-    require_sense(pool, method, output, config, teacher)
+    if output.is_dir():
+        raise UsageError(f"{output} is a folder.", "Give the path of a file for the negatives.")
+    require_sense(pool, method, config, teacher)
     job = mining_job(pool, method, output, config, teacher)
     shown: list[Example] = []
     with working(job, restart=restart) as work:
@@ -91,9 +95,11 @@ def mine(
             say(f"Resuming after {start:,} of {len(pool.examples):,} examples.")
         if method.ranked:
             work.keep()  # an index may be built before the first block is finished
-        if start < len(pool.examples):
-            proposer = method.make(pool, config, work.folder)
-            mine_blocks(pool, proposer, config, teacher, journal, block_size, show_progress_bar)
+        blocks = mined_blocks(
+            pool, method, config, teacher, work.folder, start, block_size, show_progress_bar
+        )
+        for chosen, found in blocks:
+            journal.append_lines(map(example_line, chosen), found)
         counts = {name: journal.total(name) for name in COUNTS}
         if counts["kept"]:
             shown = list(islice(with_negatives(journal), SHOWN))
@@ -122,17 +128,52 @@ def mining_job(
     )
 
 
-def mine_blocks(
+def mine_in_memory(
     pool: Pool,
-    proposer: Proposer,
+    method: Method,
+    config: NegativesConfig,
+    *,
+    reranker: CrossEncoder | None = None,
+    block_size: int = BLOCK,
+    show_progress_bar: bool = False,
+) -> list[Example]:
+    """The examples of a pool with the negatives that `mine_to_file` would write.
+
+    Raises as `mine_to_file`.
+    """
+    teacher = None if reranker is None else Teacher(reranker, "The cross-encoder that filters")
+    require_sense(pool, method, config, teacher)
+    mined: list[Example] = []
+    counts = Counter[str]()
+    with TemporaryDirectory() as folder:
+        blocks = mined_blocks(
+            pool, method, config, teacher, Path(folder), 0, block_size, show_progress_bar
+        )
+        for chosen, found in blocks:
+            mined += chosen
+            counts.update(found)
+    if not counts["kept"]:
+        raise nothing_found(method, counts)
+    return mined
+
+
+def mined_blocks(
+    pool: Pool,
+    method: Method,
     config: NegativesConfig,
     teacher: Teacher | None,
-    journal: LineJournal,
+    folder: Path,
+    start: int,
     block_size: int,
     show_progress_bar: bool,
-) -> None:
-    """Find the negatives of the examples that are not in the journal yet."""
-    start, total = journal.total("read"), len(pool.examples)
+) -> Iterator[tuple[list[Example], dict[str, int]]]:
+    """Yield the examples from `start` on with their negatives, in blocks, each with what was
+    counted. The method may work in `folder`.
+    """
+    total = len(pool.examples)
+    if start >= total:
+        return
+    proposer = method.make(pool, config, folder)
     with bar("Finding negatives" if show_progress_bar else None, total=total) as advance:
         advance(start)
         for block in numbered_blocks(pool.examples, start, block_size):
@@ -140,16 +181,14 @@ def mine_blocks(
             chosen, counts = choose(
                 block, proposals, pool, config, ranked=proposer.ranked, cross=teacher
             )
-            journal.append_lines(map(example_line, chosen), {**counts, "read": len(block)})
+            yield chosen, {**counts, "read": len(block)}
             advance(len(block))
 
 
 def require_sense(
-    pool: Pool, method: Method, output: Path, config: NegativesConfig, teacher: Teacher | None
+    pool: Pool, method: Method, config: NegativesConfig, teacher: Teacher | None
 ) -> None:
     """Refuse settings that cannot give negatives, or that would be without effect."""
-    if output.is_dir():
-        raise UsageError(f"{output} is a folder.", "Give the path of a file for the negatives.")
     if config.reranker_limits and teacher is None:
         raise UsageError(
             "Limits on the scores of a cross-encoder were given, but no cross-encoder.",
@@ -171,7 +210,7 @@ def with_negatives(journal: LineJournal) -> Iterator[Example]:
             yield example
 
 
-def nothing_found(method: Method, counts: dict[str, int]) -> DataError:
+def nothing_found(method: Method, counts: Mapping[str, int]) -> DataError:
     """The error of a run without negatives, with what dropped them."""
     dropped = [
         f"{counts[name]:,} {COUNTS[name].removeprefix('dropped: ')}"
