@@ -69,6 +69,14 @@ class DataError(InputError):
     def __init__(
         self, problem: str, remedy: str, *, path: str | Path | None = None, line: int | None = None
     ) -> None:
+        """Say what is wrong, and where.
+
+        Args:
+            problem: What failed, with what was expected and got.
+            remedy: What to do next.
+            path: The file.
+            line: The line of the file, from 1.
+        """
         self.path = None if path is None else str(path)
         self.line = line
         place = "" if path is None else f"{path}: " if line is None else f"{path}, line {line}: "
