@@ -7,6 +7,7 @@ import random
 import numpy as np
 import torch
 
+from polyrank.display.meter import peak_memory as peak_of_process
 from polyrank.errors import UsageError
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
@@ -59,6 +60,16 @@ def has_bfloat16(device: torch.device) -> bool:
         names = ("avx512_bf16", "amx_bf16", "arm_bf16", "bf16")
         return any(bool(capabilities.get(name)) for name in names)
     return False
+
+
+def peak_memory(device: torch.device) -> int | None:
+    """The most memory so far, in bytes: of a GPU, what torch has taken there; else the process's.
+
+    None where the system does not say.
+    """
+    if device.type == "cuda":
+        return torch.cuda.max_memory_allocated(device)
+    return peak_of_process()
 
 
 def set_seed(seed: int) -> None:

@@ -169,6 +169,14 @@ def test_a_closed_pipe_is_quiet() -> None:
     assert int(done.stdout) in (0, 141)
 
 
+@pytest.mark.skipif(os.name == "nt", reason="no sh")
+def test_a_closed_standard_error_leaves_standard_output_alone() -> None:
+    command = f"{sys.executable} -m polyrank evaluate nothing --data nothing --json 2>&-"
+    done = subprocess.run(["sh", "-c", command], capture_output=True, check=False, timeout=120)
+    assert done.returncode == 2
+    assert json.loads(done.stdout)["error"]["type"] == "DataError"
+
+
 def test_a_group_without_a_subcommand_shows_its_help(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["index"], commands()) == 2
     alone = capsys.readouterr().out

@@ -142,11 +142,13 @@ def test_the_machine_is_divided(monkeypatch, visible, count, use_gpus, expected)
 
 def test_bars_report_to_whom_the_process_works_for():
     heard = []
-    with progress.reporting(lambda *what: heard.append(what)):
+    with progress.reporting(heard.append):
         with progress.bar("Encoding") as advance:
             advance(3)
         with progress.bar(None) as advance:
             advance(4)
     with progress.bar("Encoding") as advance:
         advance(5)
-    assert heard == [("Encoding", 3)]
+    assert [(report.description, report.advance, report.is_new) for report in heard] == [
+        ("Encoding", 3, True)
+    ]

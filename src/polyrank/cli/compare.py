@@ -11,6 +11,7 @@ from polyrank.cli.data import FigureOptions, load_records, warn_of_left_out
 from polyrank.cli.options import ModelOptions, load, option, positional
 from polyrank.cli.output import Output
 from polyrank.config import require
+from polyrank.display.words import span
 from polyrank.errors import UsageError
 from polyrank.evaluation.metric_names import CORPUS_KS, KS, PAIR_LABELS
 from polyrank.storage import require_replaceable
@@ -141,6 +142,7 @@ def compare(options: CompareOptions, output: Output) -> None:
     )
     for table in terminal_tables(found.comparison):
         output.table(table)
+    output.say(f"Compared in {span(output.seconds)}")
     output.result({**found.to_json(), "output": options.output})
 
 

@@ -13,6 +13,7 @@ from polyrank.cli.flags import Options
 from polyrank.cli.options import option, positional
 from polyrank.cli.output import Output
 from polyrank.config import require
+from polyrank.display.words import span
 
 if TYPE_CHECKING:
     from polyrank.pretraining.corpus.source import Source
@@ -129,7 +130,7 @@ def num_cores() -> int:
 def report(made: Corpus, output: Output, seconds: float) -> None:
     """Say what the corpus holds, and what of the source it does not."""
     manifest = made.manifest
-    output.say(f"The corpus {made.path}: {made.kind} in {made.language}, {seconds:.1f} s")
+    output.say(f"The corpus {made.path}: {made.kind} in {made.language}, {span(seconds)}")
     for name, count in made.counts.items():
         output.say(f"  {name.replace('_', ' '):<17} {count:>12,}")
     if made.dropped:

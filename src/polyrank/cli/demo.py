@@ -14,6 +14,7 @@ from polyrank.cli.command import command
 from polyrank.cli.options import DeviceOptions, option
 from polyrank.cli.output import Output
 from polyrank.config import require
+from polyrank.display.words import span
 
 if TYPE_CHECKING:
     from polyrank.records import Context, Hit
@@ -109,7 +110,7 @@ def demo(options: DemoOptions, output: Output) -> None:
     for question, hits in zip(questions, found, strict=True):
         say_answers(question, hits, output)
     seconds = time.perf_counter() - started
-    output.say(f"\nAll of it took {seconds / 60:.1f} minutes. Try next:")
+    output.say(f"\nAll of it took {span(seconds)}. Try next:")
     for line in next_commands(folder):
         output.say(f"  {line}")
     output.result(

@@ -13,6 +13,7 @@ from polyrank.cli.command import command
 from polyrank.cli.options import ModelOptions, load, option, positional
 from polyrank.cli.output import Output
 from polyrank.config import require
+from polyrank.display.words import took
 from polyrank.errors import UsageError
 
 if TYPE_CHECKING:
@@ -84,6 +85,9 @@ def encode(options: EncodeOptions, output: Output) -> None:
         say(part, options, output)
         parts.append(part)
     seconds = time.perf_counter() - started
+    encoded = sum(part.num_candidates for part in parts if part.state == "encoded")
+    if encoded:
+        output.say(f"{encoded:,} candidates encoded in {took(seconds, encoded, 'candidates')}")
     missing = missing_parts(options)
     if missing:
         shown = ", ".join(map(str, missing[:10])) + (", …" if len(missing) > 10 else "")

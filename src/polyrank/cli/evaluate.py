@@ -12,6 +12,7 @@ from polyrank.cli.data import FigureOptions, load_records, warn_of_left_out
 from polyrank.cli.options import ModelOptions, load, option, positional
 from polyrank.cli.output import Output
 from polyrank.config import require
+from polyrank.display.words import span
 from polyrank.errors import UsageError
 from polyrank.evaluation.metric_names import CORPUS_KS, KS
 
@@ -176,7 +177,7 @@ def evaluate_pairs(options: EvaluateOptions, pairs: list[LabelledPair], output: 
         model: Any = PairTask(pairs=pairs).lexical()
     else:
         model = load(Path(options.model), options)
-    results = measure_pairs(model, pairs)
+    results = measure_pairs(model, pairs, show_progress_bar=True)
     figures, classes = results.figures(), results.by_class()
     found = f"{len(pairs):,} labelled pairs"
     result: dict[str, Any] = {**figures, "num_pairs": len(pairs)}
@@ -221,7 +222,7 @@ def tell(
 ) -> None:
     """Say the figures to people, with a table of further ones, and to programs."""
     output.say(f"{options.model} on {options.data}")
-    output.say(found)
+    output.say(f"{found}, {span(output.seconds)}")
     for name, value in named.items():
         output.say(f"  {name:<10} {value:.4f}")
     if table is not None:

@@ -11,6 +11,7 @@ from typing import Any, Literal
 from polyrank.cli.command import command
 from polyrank.cli.options import ModelOptions, load, option, positional
 from polyrank.cli.output import Output
+from polyrank.display.words import span
 from polyrank.errors import DataError, UsageError
 
 FEWEST_CONTEXTS = 20
@@ -106,7 +107,7 @@ def build(options: BuildOptions, output: Output) -> None:
             contexts=contexts_of(options),
         )
     seconds = time.perf_counter() - started
-    output.say(f"{len(built):,} candidates in the index {options.output}, {seconds:.1f} s")
+    output.say(f"{len(built):,} candidates in the index {options.output}, {span(seconds)}")
     result: dict[str, Any] = {
         "index": options.output,
         "model": options.model,

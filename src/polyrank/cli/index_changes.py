@@ -15,6 +15,7 @@ from polyrank.cli.command import command
 from polyrank.cli.flags import Options
 from polyrank.cli.options import ModelOptions, option, positional
 from polyrank.cli.output import Output
+from polyrank.display.words import took
 
 INDEX = "The folder of an index."
 
@@ -63,21 +64,21 @@ def add(options: AddOptions, output: Output) -> None:
     """
     from polyrank.retrieval.index import Index
 
-    started = time.perf_counter()
     with Index.open(
         options.index,
         device=options.device,
         dtype=options.dtype,
         batch_tokens=options.batch_tokens,
     ) as opened:
+        started = time.perf_counter()
         before = len(opened)
         count = opened.add(options.candidates, replace=options.replace)
+        seconds = time.perf_counter() - started
         now = len(opened)
-    seconds = time.perf_counter() - started
     replaced = before + count - now
     output.say(
         f"{count:,} candidates added to the index {options.index}, {replaced:,} of them in the "
-        f"place of others; it has {now:,}, {seconds:.1f} s"
+        f"place of others; it has {now:,}, {took(seconds, count, 'candidates')}"
     )
     output.result(
         {

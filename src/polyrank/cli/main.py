@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import atexit
 import gc
+import io
 import json
 import os
 import sys
@@ -76,6 +77,8 @@ def main() -> None:
     gc.set_threshold(OBJECTS_BETWEEN_COLLECTIONS)
     atexit.register(gc.freeze)  # nothing is collected on the way out: the process ends
     quieten_libraries()
+    if sys.stderr is None:  # it was closed, and print would take standard output instead
+        sys.stderr = io.StringIO()
     sys.exit(run(sys.argv[1:], commands()))
 
 

@@ -13,6 +13,7 @@ from polyrank.cli.data import DataOptions
 from polyrank.cli.options import ModelOptions, flattened, load, option
 from polyrank.cli.output import Output
 from polyrank.config import require
+from polyrank.display.words import span
 from polyrank.errors import DataError, UsageError
 from polyrank.retrieval.bm25.config import BM25Config
 from polyrank.training.negatives.config import NegativesConfig
@@ -120,7 +121,7 @@ def mine(options: MineOptions, output: Output) -> None:
     say_counts(result, options, output)
     for example in result.shown:
         say_example(example, output)
-    output.say(f"Written to {options.output}")
+    output.say(f"Written to {options.output} in {span(output.seconds)}")
     output.result(
         {
             "output": options.output,

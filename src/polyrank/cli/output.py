@@ -12,6 +12,7 @@ import json
 import math
 import os
 import sys
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
@@ -27,6 +28,12 @@ class Output:
 
     def __init__(self, *, json: bool = False) -> None:
         self.json = json
+        self.started = time.perf_counter()
+
+    @property
+    def seconds(self) -> float:
+        """How long the command has taken."""
+        return time.perf_counter() - self.started
 
     @property
     def stream(self) -> TextIO:

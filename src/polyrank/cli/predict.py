@@ -13,6 +13,7 @@ from polyrank.cli.data import DataOptions, columns_of
 from polyrank.cli.options import ModelOptions, load, option, positional
 from polyrank.cli.output import Output
 from polyrank.config import require
+from polyrank.display.words import span
 from polyrank.errors import UsageError
 
 if TYPE_CHECKING:
@@ -133,7 +134,10 @@ def write(
         show_progress_bar=True,
         say=output.say,
     )
-    output.say(f"{found.num_pairs:,} {kind} in {found.num_rows:,} rows: {options.output}")
+    output.say(
+        f"{found.num_pairs:,} {kind} in {found.num_rows:,} rows: {options.output}, "
+        f"{span(output.seconds)}"
+    )
     output.result(
         {
             "output": options.output,

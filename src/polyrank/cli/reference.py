@@ -27,8 +27,15 @@ unknown setting is an error that names the nearest known one. `none` stands for 
 is allowed.
 
 With `--json`, standard output contains exactly one JSON object, and messages for people go to
-standard error. An error is the object `{"error": {"type": "…", "message": "…"}}`. Progress is shown
-only on a terminal.
+standard error. An error is the object `{"error": {"type": "…", "message": "…"}}`.
+
+Work that takes more than two seconds shows its progress on standard error: how much is done, the
+rate, the time so far and the time left, the loss or dev figure, and the peak memory (of the
+process; on a GPU, what torch has taken there). On a terminal this is one live line, with a second
+one for nested work, and a narrow terminal gets only what matters most. Elsewhere, such as in a log,
+there are plain lines: the first after five seconds, then ever fewer, at least every ten minutes.
+Work that resumes starts from what was done before, and its rate counts only the new. `NO_COLOR=1`
+removes the colours, `TERM=dumb` the live line.
 
 | exit code | meaning |
 |---:|---|

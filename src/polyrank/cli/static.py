@@ -11,6 +11,7 @@ from polyrank.cli.flags import flag_of
 from polyrank.cli.options import ModelOptions, option, positional
 from polyrank.cli.output import Output
 from polyrank.config import require
+from polyrank.display.words import span
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,7 +82,7 @@ def static(options: StaticOptions, output: Output) -> None:
     count, dimension = len(model.tokenizer.pretrained), model.dimension
     output.say(
         f"{count:,} tokens, {dimension} dimensions, in the bi-encoder {options.output}, "
-        f"{seconds:.1f} s"
+        f"{span(seconds)}"
     )
     output.say(
         "Train from it with: "

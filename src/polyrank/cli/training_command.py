@@ -17,7 +17,9 @@ from polyrank.cli.flags import flag_of, flags_of
 from polyrank.cli.options import ModelOptions, option, settings_of
 from polyrank.cli.output import Output
 from polyrank.config import field_types, to_mapping
+from polyrank.display.words import took
 from polyrank.models.config import CONFIGS
+from polyrank.progress import hidden
 from polyrank.training import processes
 from polyrank.training.config import STANDARD, TrainingConfig, without_effect
 from polyrank.training.model_card import Provenance
@@ -62,11 +64,14 @@ class Silent(Output):
 @contextmanager
 def joining_processes(device: str, output: Output) -> Iterator[tuple[str, Output]]:
     """Connect the processes of a run; gives this process's own device and output."""
-    output = output if processes.is_first() else Silent(json=output.json)
     own = processes.own_device(device)
     processes.connect(own)
     try:
-        yield own, output
+        if processes.is_first():
+            yield own, output
+        else:
+            with hidden():
+                yield own, Silent(json=output.json)
     finally:
         processes.disconnect()
 
@@ -127,8 +132,10 @@ def run_training(
         provenance=replace(provenance, command=command_line()),
         tensorboard=options.tensorboard,
         teacher=teacher,
+        show_progress_bar=True,
     )
-    output.say(f"{done} in {result.seconds:.0f} s; the model of step {result.best_step} is in")
+    time = took(result.seconds, result.pairs, "pairs")
+    output.say(f"{done} in {time}; the model of step {result.best_step} is in")
     output.say(f"  {folder}")
     for line in then:
         output.say(line)

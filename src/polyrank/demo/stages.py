@@ -162,6 +162,7 @@ def train_model(
         dev=data.dev,
         restart=True,
         say=sparing(say),
+        show_progress_bar=True,
     )
 
 

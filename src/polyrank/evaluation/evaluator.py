@@ -30,7 +30,7 @@ from polyrank.evaluation.retrieval import (
 from polyrank.evaluation.tasks import PairTask, RankingTask, RetrievalTask, Task, require_ranking
 from polyrank.jobs import Results
 from polyrank.models.two_tower import TwoTower
-from polyrank.progress import Say, silent
+from polyrank.progress import Say, bar, paused, silent
 from polyrank.retrieval.bm25.config import BM25Config
 from polyrank.retrieval.bm25.index import lexical_package
 
@@ -113,7 +113,12 @@ class Evaluator:
         for entry in entries:
             require_same_settings(entry, [known[source] for source in entry.sources])
         first = self.first_stage(known, retriever)
-        return [self.contender(entry, known, first) for entry in entries]
+        with bar("Comparing", total=len(entries), unit="models", has_rate=False) as advance:
+            contenders = []
+            for entry in entries:
+                contenders.append(self.contender(entry, known, first))
+                advance()
+        return contenders
 
     def inspect(self, source: str) -> ModelInfo:
         """Open a source to find out what it is."""
@@ -209,7 +214,7 @@ class Evaluator:
         metrics: Run
         if isinstance(self.task, PairTask):
             self.say(f"{name}: evaluating on {len(self.task.pairs):,} labelled pairs")
-            metrics = self.task.evaluate(self.open(info.source))
+            metrics = self.task.evaluate(self.open(info.source), show_progress_bar=True)
             self.results.put(key, metrics.to_json())
             return metrics
         self.say(f"{name}: evaluating on {self.task.num_queries:,} queries")
@@ -245,7 +250,8 @@ class Evaluator:
         kept: dict[int, Latency] | None = self.results.get(key, latency_from_json)
         if kept is not None:
             return kept
-        found = self.timed(entry, info)
+        with paused():
+            found = self.timed(entry, info)
         self.results.put(key, [asdict(latency) for latency in found.values()])
         return found
 

@@ -209,7 +209,9 @@ def shown_classes(pairs: Sequence[LabelledPair]) -> str:
     return ", ".join([*first, "…"] if len(names) > len(first) else first)
 
 
-def measure_pairs(model: Any, pairs: Sequence[LabelledPair]) -> PairResults:
+def measure_pairs(
+    model: Any, pairs: Sequence[LabelledPair], *, show_progress_bar: bool = False
+) -> PairResults:
     """The model's scores or classes of labelled pairs, beside their labels.
 
     Raises DataError for no pairs, UsageError for labels that are classes where the model gives one
@@ -217,23 +219,26 @@ def measure_pairs(model: Any, pairs: Sequence[LabelledPair]) -> PairResults:
     """
     classes = classes_of(model, pairs)
     ids = tuple(f"pair {row}" if pair.id is None else pair.id for row, pair in enumerate(pairs, 1))
+    texts = [(pair.first, pair.second) for pair in pairs]
     if classes is None:
-        texts = [(pair.first, pair.second) for pair in pairs]
-        scores = finite(model.score_pairs(texts).float().cpu()).double().numpy()
+        scores = model.score_pairs(texts, show_progress_bar=show_progress_bar)
+        scores = finite(scores.float().cpu()).double().numpy()
         labels = np.array([pair.label for pair in pairs], dtype=np.float64)
         return PairResults(ids=ids, gold=labels, predicted=scores)
     labels = class_numbers(pairs, classes)
-    logits = finite(model.class_logits([(pair.first, pair.second) for pair in pairs]))
+    logits = finite(model.class_logits(texts, show_progress_bar=show_progress_bar))
     predicted = logits.argmax(dim=1).double().numpy()
     return PairResults(ids=ids, gold=labels, predicted=predicted, classes=classes)
 
 
-def evaluate_pairs(model: Any, pairs: Sequence[LabelledPair]) -> dict[str, float]:
+def evaluate_pairs(
+    model: Any, pairs: Sequence[LabelledPair], *, show_progress_bar: bool = False
+) -> dict[str, float]:
     """The figures of `measure_pairs`: `spearman` and `pearson`, or `accuracy` and `macro_f1`.
 
     Raises as `measure_pairs`.
     """
-    return measure_pairs(model, pairs).figures()
+    return measure_pairs(model, pairs, show_progress_bar=show_progress_bar).figures()
 
 
 def pair_figures(model: Any, pairs: Sequence[LabelledPair]) -> tuple[str, ...]:

@@ -206,8 +206,9 @@ def write_predictions(
             model, islice(inputs, limit), kind=wanted, start=done, block_size=block_size
         )
         try:
-            with bar("Predicting" if show_progress_bar else None) as advance:
-                advance(done)
+            with bar(
+                "Predicting" if show_progress_bar else None, unit="rows", done=done
+            ) as advance:
                 for rows in found:
                     lines = (json.dumps(row, ensure_ascii=False) for row in rows)
                     journal.append_lines(lines, {"rows": len(rows), "pairs": pairs_in(rows)})

@@ -121,7 +121,9 @@ def search_vectors(
     if model.device.type == "cuda":
         vectors = vectors.to(model.device)
     found = []
-    with bar("Searching" if show_progress_bar else None, total=len(contexts)) as advance:
+    with bar(
+        "Searching" if show_progress_bar else None, total=len(contexts), unit="queries"
+    ) as advance:
         for group in encoded.split(QUERIES_AT_ONCE):
             for ranked in top_k(group, vectors, k, model.attention):
                 found.append([ordered[row].id for row in ranked.rows])

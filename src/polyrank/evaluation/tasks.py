@@ -161,9 +161,9 @@ class PairTask:
         except UsageError as error:
             raise UsageError(f"{name}: {error.problem}", error.remedy) from error
 
-    def evaluate(self, model: Any) -> PairResults:
+    def evaluate(self, model: Any, *, show_progress_bar: bool = False) -> PairResults:
         """Score or classify every pair."""
-        return measure_pairs(model, self.pairs)
+        return measure_pairs(model, self.pairs, show_progress_bar=show_progress_bar)
 
 
 Task = RankingTask | RetrievalTask | PairTask

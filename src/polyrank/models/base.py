@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
@@ -25,7 +26,7 @@ from polyrank.models.loading import load
 from polyrank.models.source import local_folder
 from polyrank.progress import bar
 from polyrank.records import Context
-from polyrank.runtime import resolve_device, resolve_dtype
+from polyrank.runtime import peak_memory, resolve_device, resolve_dtype
 from polyrank.tokens.batching import Batch, collate, planned
 from polyrank.tokens.tokenizer import TextTokenizer
 
@@ -161,15 +162,18 @@ class Model(Answering):
         segments: Sequence[Sequence[int]] | None = None,
         *,
         description: str | None = None,
+        unit: str = "texts",
         batch_size: int | None = None,
     ) -> Iterator[tuple[Tensor, Batch]]:
         """Yield (rows, batch) over all sequences, where the model computes.
 
-        A batch has `batch_size` rows or, without one, `batch_tokens` padded tokens.
+        A batch has `batch_size` rows or, without one, `batch_tokens` padded tokens. With a
+        `description`, progress is shown; it counts the sequences as `unit`.
         """
         size = None if batch_size is None else require_whole("batch_size", batch_size)
         groups = planned(sequences, self.tokenizer.padding, self.batch_tokens, size)
-        with bar(description, total=len(sequences)) as advance:
+        memory = partial(peak_memory, self.device)
+        with bar(description, total=len(sequences), unit=unit, memory=memory) as advance:
             for rows in groups:
                 batch = collate(sequences, rows, self.tokenizer.padding, segments)
                 moved = {name: tensor.to(self.device) for name, tensor in batch.items()}

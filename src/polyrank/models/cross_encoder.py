@@ -147,7 +147,7 @@ class CrossEncoder(Model):
                 oldest first.
             candidates: One text, or a list of texts.
             batch_size: Pairs in one batch. By default, batches are cut by `batch_tokens`.
-            show_progress_bar: Show a progress bar on a terminal.
+            show_progress_bar: Show how far it is, if it takes more than two seconds.
 
         Returns:
             float32, (B, N), on the CPU; (N,) for one context, (B,) for one candidate, () for one
@@ -209,7 +209,9 @@ class CrossEncoder(Model):
         ids, segments = self.encode_pairs([pair[0] for pair in pairs], [pair[1] for pair in pairs])
         outputs = torch.zeros(len(ids), *shape)
         described = "Scoring pairs" if show_progress_bar else None
-        batches = self.batched(ids, segments, description=described, batch_size=batch_size)
+        batches = self.batched(
+            ids, segments, description=described, unit="pairs", batch_size=batch_size
+        )
         with torch.inference_mode():
             for rows, batch in batches:
                 outputs[rows.cpu()] = self.read(tower, second, head, batch).cpu()

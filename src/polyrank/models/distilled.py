@@ -91,7 +91,7 @@ def token_outputs(
     outputs = torch.zeros(len(tokens), model.context_tower.width)
     described = "Encoding the vocabulary" if show_progress_bar else None
     with torch.inference_mode():
-        for rows, batch in model.batched(sequences, description=described):
+        for rows, batch in model.batched(sequences, description=described, unit="tokens"):
             outputs[rows.cpu()] = tower(batch).float().mean(dim=1).cpu()
     return outputs
 

@@ -183,7 +183,7 @@ class TwoTower(Model):
             contexts: One text, or a list of contexts: texts, and dialogues as lists of turns,
                 oldest first.
             batch_size: Texts in one batch. By default, batches are cut by `batch_tokens`.
-            show_progress_bar: Show a progress bar on a terminal.
+            show_progress_bar: Show how far it is, if it takes more than two seconds.
             convert_to_numpy: Return a NumPy array instead of a tensor.
             keep_on_device: Leave the vectors where the model computes, instead of on the CPU.
 
@@ -242,7 +242,7 @@ class TwoTower(Model):
         Args:
             candidates: One text, or a list of texts.
             batch_size: Texts in one batch. By default, batches are cut by `batch_tokens`.
-            show_progress_bar: Show a progress bar on a terminal.
+            show_progress_bar: Show how far it is, if it takes more than two seconds.
             convert_to_numpy: Return a NumPy array instead of a tensor.
             keep_on_device: Leave the vectors where the model computes, instead of on the CPU.
 
@@ -285,7 +285,8 @@ class TwoTower(Model):
         described = "Encoding contexts" if show_progress_bar else None
         shape = self.num_vectors, self.dimension
         sequences = self.context_ids(contexts)
-        return self.fill("context_tower", sequences, finish, shape, described, **options)
+        unit = "contexts"
+        return self.fill("context_tower", sequences, finish, shape, described, unit, **options)
 
     def candidate_outputs(
         self,
@@ -302,7 +303,8 @@ class TwoTower(Model):
         described = "Encoding candidates" if show_progress_bar else None
         name = "context_tower" if self.candidate_tower is None else "candidate_tower"
         sequences = self.candidate_ids(candidates)
-        return self.fill(name, sequences, finish, (self.dimension,), described, **options)
+        shape = (self.dimension,)
+        return self.fill(name, sequences, finish, shape, described, "candidates", **options)
 
     def fill(
         self,
@@ -311,6 +313,7 @@ class TwoTower(Model):
         finish: Finish,
         shape: tuple[int, ...],
         described: str | None,
+        unit: str,
         *,
         batch_size: int | None = None,
         keep_on_device: bool = False,
@@ -319,7 +322,7 @@ class TwoTower(Model):
         tower = self.for_inference(tower_name)
         place = self.device if keep_on_device else torch.device("cpu")
         encoded = torch.zeros(len(sequences), *shape, device=place)
-        batches = self.batched(sequences, description=described, batch_size=batch_size)
+        batches = self.batched(sequences, description=described, unit=unit, batch_size=batch_size)
         with torch.inference_mode():
             for rows, batch in batches:
                 encoded[rows.to(place)] = finish(tower(batch).float(), batch).to(place)
@@ -341,7 +344,7 @@ class TwoTower(Model):
             contexts: One text, a list of contexts, or what `encode_contexts` made of them.
             candidates: One text, a list of texts, or what `encode_candidates` made of them.
             batch_size: Texts in one batch. By default, batches are cut by `batch_tokens`.
-            show_progress_bar: Show a progress bar on a terminal.
+            show_progress_bar: Show how far it is, if it takes more than two seconds.
 
         Returns:
             float32, (B, N); (N,) for one context, (B,) for one candidate, () for one of each. On

@@ -97,7 +97,7 @@ def open_tables(
     settings = settings or TablesSettings()
     folder = tables_folder(place or Path(corpus.path), corpus.fingerprint, settings)
     if not (folder / MANIFEST).is_file():
-        with bar("Building tables", total=len(corpus)) as advance:
+        with bar("Building tables", total=len(corpus), unit="documents") as advance:
             documents = counted(corpus, advance)
             build_tables(documents, corpus.kind, corpus.fingerprint, folder, settings)
     return CorpusTables(folder)

@@ -241,6 +241,7 @@ class Maker:
             dev=dev,
             provenance=Provenance(base=source, train=getattr(self.data, stage.data).name),
             say=sparing(self.say),
+            show_progress_bar=True,
         )
 
     def examples(self, stage: Train) -> list[Example] | list[LabelledPair]:
@@ -290,6 +291,7 @@ class Maker:
                 objective=objective,
                 provenance=Provenance(base=self.base, train=name),
                 say=sparing(self.say),
+                show_progress_bar=True,
             )
         else:
             model.save_pretrained(folder)

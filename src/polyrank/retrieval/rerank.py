@@ -114,7 +114,7 @@ class RetrieveRerank:
                 that is more.
             exact: Retrieve exactly, as in `Index.search`.
             filter: A condition on the metadata, as in `Index.search`.
-            show_progress_bar: Show a progress bar on a terminal.
+            show_progress_bar: Show how far it is, if it takes more than two seconds.
 
         Returns:
             A list of hits for each context; for one text, its list of hits. `retrieved` is what the

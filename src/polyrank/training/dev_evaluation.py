@@ -17,6 +17,7 @@ from polyrank.evaluation.pairs import evaluate_pairs, pair_figures
 from polyrank.evaluation.ranking import TwoTowerRanker, evaluate_examples, metrics_of
 from polyrank.evaluation.retrieval import evaluate_retrieval, judged, measures
 from polyrank.models.base import Model
+from polyrank.progress import watched
 from polyrank.records import Example, LabelledPair, RetrievalSet
 from polyrank.training.batches import Item, move
 from polyrank.training.config import TrainingConfig
@@ -124,7 +125,8 @@ def of_examples(dev: Sequence[Example], config: TrainingConfig) -> Evaluation:
 
     def measure(model: Model) -> dict[str, float]:
         ranker: Any = model
-        return evaluate_examples(ranker, dev, metrics=[metric]).figures
+        shown = watched()
+        return evaluate_examples(ranker, dev, metrics=[metric], show_progress_bar=shown).figures
 
     return Evaluation(measure, metric)
 
@@ -148,7 +150,8 @@ def of_corpus(model: Model, dev: RetrievalSet, config: TrainingConfig) -> Evalua
 
     def measure(model: Model) -> dict[str, float]:
         searcher: Any = model
-        return evaluate_retrieval(searcher, dev, metrics=metrics).means()
+        shown = watched()
+        return evaluate_retrieval(searcher, dev, metrics=metrics, show_progress_bar=shown).means()
 
     return Evaluation(measure, metric)
 
@@ -163,7 +166,7 @@ def of_pairs(setup: Setup, dev: Sequence[LabelledPair], config: TrainingConfig) 
         )
 
     def measure(model: Model) -> dict[str, float]:
-        return evaluate_pairs(model, dev)
+        return evaluate_pairs(model, dev, show_progress_bar=watched())
 
     return Evaluation(measure, metric)
 

@@ -10,14 +10,19 @@ import math
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from statistics import mean
 from typing import Any
 
 from transformers import TrainerCallback
 
+from polyrank.display.meter import GAP
+from polyrank.display.screen import LONGEST_GAP
+from polyrank.display.words import short, size, span
 from polyrank.errors import MissingExtraError
 from polyrank.evaluation.metric_names import NAME, label_of
-from polyrank.progress import Say
+from polyrank.progress import Say, Task
 from polyrank.storage import storage_errors, write_text
+from polyrank.training.divergence import DivergenceGuard
 
 LOG = "log.jsonl"
 FIRST = ("step", "epoch", "seconds", "loss", "learning_rate", "new_learning_rate", "grad_norm")
@@ -53,31 +58,98 @@ class StepClock(TrainerCallback):
 
 
 class ProgressLog(TrainerCallback):
-    """Says to people how far the training is."""
+    """Shows people how far the training is: live on a terminal, elsewhere in lines."""
 
     def __init__(
-        self, say: Say, clock: StepClock, batch_size: int, metric: str | None = None
+        self,
+        say: Say,
+        task: Task,
+        clock: StepClock,
+        guard: DivergenceGuard,
+        batch_size: int,
+        metric: str | None = None,
     ) -> None:
-        """`metric` is the figure that chooses the best checkpoint, if one does."""
+        """`task` counts steps; `guard` knows their losses. `metric` is the figure that chooses the
+        best checkpoint, if one does.
+        """
         self.say = say
+        self.task = task
         self.clock = clock
+        self.guard = guard
         self.batch_size = batch_size
         self.metric = metric
+        self.began = self.said = time.monotonic()
+        self.first = 0
+        self.rate = 0.0
+        self.dev: dict[str, str] = {}
+
+    def on_train_begin(self, args: Any, state: Any, control: Any, **rest: Any) -> None:
+        """Begin with the steps that were done before a resumption."""
+        self.first = state.global_step
+
+    def on_step_end(
+        self, args: Any, state: Any, control: Any, optimizer: Any = None, **rest: Any
+    ) -> None:
+        """Count the step and show the mean loss of the last ones; in a log, now and then."""
+        self.rate = learning_rate(optimizer)
+        loss = f"{mean(self.guard.losses):.3f}"
+        self.task.show(**{"loss": loss, **self.dev, "lr": f"{self.rate:.1e}"})
+        self.task.reach(state.global_step)
+        if time.monotonic() - self.said > LONGEST_GAP and not self.task.is_live:
+            self.say_loss(state, mean(self.guard.losses))
 
     def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **rest: Any) -> None:
-        """Say the loss, or the dev figures, in one line."""
+        """Say the loss, unless it is shown live, or the dev figures, in one line."""
         if not logs:
             return
-        place = f"step {state.global_step}/{state.max_steps}"
         figures = {name[5:]: value for name, value in logs.items() if name.startswith("eval_")}
         if "loss" in logs:
             if state.global_step == 1 < args.logging_steps:
                 return  # the loss of the first step is for the record
-            done = state.global_step * self.batch_size
-            speed = f"{done / max(self.clock.seconds, 1e-9):.0f} contexts/s"
-            self.say(f"{place}  loss {float(logs['loss']):.3f}  {speed}")
+            if not self.task.is_live:
+                self.say_loss(state, float(logs["loss"]))
         elif figures:
-            self.say(place + shown(figures, self.metric))
+            self.say(place_of(state) + shown(figures, self.metric))
+            self.dev = main_figure(figures, self.metric)
+
+    def say_loss(self, state: Any, loss: float) -> None:
+        """One line of a log: the loss, the learning rate, the speed, the time left, the memory."""
+        self.said = time.monotonic()
+        pairs = state.global_step * self.batch_size
+        words = [
+            f"loss {loss:.3f}".ljust(11),
+            f"lr {self.rate:.1e}",
+            per_second(pairs / max(self.clock.seconds, 1e-9)).rjust(11),
+        ]
+        peak = self.task.memory()
+        words += [f"peak {size(peak)}"] if peak else []
+        done, left = state.global_step - self.first, state.max_steps - state.global_step
+        if left and done > 0:
+            words.append(f"{span(left * (self.said - self.began) / done)} left")
+        self.say(GAP.join([place_of(state), *words]))
+
+
+def learning_rate(optimizer: Any) -> float:
+    """The learning rate of the encoders."""
+    rates = {group["setting"]: group["lr"] for group in optimizer.param_groups}
+    return float(rates["learning_rate"])
+
+
+def per_second(rate: float) -> str:
+    """A number of pairs per second."""
+    return f"{short(rate)} pairs/s"
+
+
+def place_of(state: Any) -> str:
+    """The step, in as many letters for the first as for the last."""
+    return f"step {state.global_step}/{state.max_steps}".ljust(6 + 2 * len(str(state.max_steps)))
+
+
+def main_figure(figures: dict[str, float], metric: str | None) -> dict[str, str]:
+    """The figure that chooses the best checkpoint, by the name that people know."""
+    words = shown({name: figures[name] for name in (metric,) if name in figures}, metric)
+    name, _, value = words.strip().rpartition(" ")
+    return {name: value} if name else {}
 
 
 def shown(figures: dict[str, float], metric: str | None = None) -> str:

@@ -16,6 +16,7 @@ import json
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -26,8 +27,8 @@ from polyrank.errors import UsageError
 from polyrank.jobs import Job, differences, working
 from polyrank.models.base import Model
 from polyrank.models.folder import DESCRIPTION
-from polyrank.progress import Say, print_line, silent
-from polyrank.runtime import set_seed
+from polyrank.progress import Say, bar, print_line, silent
+from polyrank.runtime import peak_memory, set_seed
 from polyrank.storage import require_replaceable
 from polyrank.training import processes
 from polyrank.training.config import TrainingConfig
@@ -86,7 +87,8 @@ def train(
         teacher: A model that scores all candidates of each step beside the trained one (see
             `ObjectiveConfig.teacher_share`); it is not changed.
         restart: Discard an unfinished run of the same output.
-        show_progress_bar: Show on standard error how far the training is; False is silent.
+        show_progress_bar: Show on standard error how far the training is: one live line on a
+            terminal, lines elsewhere. False is silent.
         say: Gets the lines that are otherwise printed on standard error.
         tensorboard: A folder for the events of TensorBoard.
         provenance: Where the run comes from, for the model card; its share is part of the run's
@@ -134,7 +136,7 @@ def train(
             say(note)
         require_agreement(job)
         with resuming(job, restart) as checkpoint:
-            result = fit(run, setup, evaluation, job.work, checkpoint, say)
+            result = fit(run, setup, evaluation, job.work, checkpoint, say, show=show_progress_bar)
             setup.module.finish()
             texts = run.texts(result, setup.module, job.identity)
             processes.run_on_first(lambda: model.save_pretrained(run.output, extra=texts))
@@ -159,18 +161,19 @@ def fit(
     folder: Path,
     checkpoint: Path | None,
     say: Say,
+    *,
+    show: bool,
 ) -> TrainingResult:
     """Train from the start or from a checkpoint; the model ends as the best checkpoint has it.
 
-    Checkpoints and the log are kept in `folder`.
+    Checkpoints and the log are kept in `folder`. With `show`, the progress is shown.
     """
     model, config = run.model, run.config
     with processes.sharing_errors():
         factors = prepare(model, config, run.examples, say)
         clock = StepClock()
         metric = None if evaluation is None else evaluation.metric
-        progress = ProgressLog(say, clock, config.batch_size, metric)
-        callbacks: list[TrainerCallback] = [clock, progress, JsonLog(folder / LOG)]
+        callbacks: list[TrainerCallback] = [clock, JsonLog(folder / LOG)]
         if run.tensorboard is not None:
             callbacks.append(TensorBoardLog(run.tensorboard / run.output.name))
         arguments = training_arguments(
@@ -188,9 +191,22 @@ def fit(
             shuffle=not isinstance(run.examples, CorpusPairs),  # which come shuffled
             callbacks=callbacks,
         )
+    done = 0
     if checkpoint is not None:
-        say(f"Resuming after step {step_of(checkpoint)} of {arguments.max_steps}.")
-    trainer.train(resume_from_checkpoint=None if checkpoint is None else str(checkpoint))
+        done = step_of(checkpoint)
+        say(f"Resuming after step {done} of {arguments.max_steps}.")
+    with bar(
+        "Training" if show and processes.is_first() else None,
+        total=arguments.max_steps,
+        unit="steps",
+        done=done,
+        rate=("pairs", config.batch_size),
+        lines=False,  # `ProgressLog` says them
+        memory=partial(peak_memory, model.device),
+    ) as task:
+        size = config.batch_size
+        trainer.add_callback(ProgressLog(say, task, clock, trainer.guard, size, metric))
+        trainer.train(resume_from_checkpoint=None if checkpoint is None else str(checkpoint))
     model.eval()
     return summarise(trainer.state, clock.seconds, run, factors)
 

@@ -171,7 +171,7 @@ def write_parts(
     """
     batches = Batches(stream.items, layout.group_size, redirects)
     left: Iterator[Batch] = iter(batches)
-    with bar("Converting") as advance:
+    with bar("Converting", unit="documents", done=parts.num_documents) as advance:
         for _ in islice(left, parts.num_batches):
             pass
         converted = convert_batches(stream.convert, left, num_processes)
@@ -218,7 +218,8 @@ def place_parts(
     if not counts.get("redirects"):
         return [place_part(part, work, fresh) for part in parts.parts], counts
     written = []
-    with bar("Resolving redirects") as advance:
+    total = sum(part.rows for part in parts.parts)
+    with bar("Resolving redirects", total=total, unit="documents") as advance:
         for part in parts.parts:
             made, changed = place_resolved(part, work, fresh, redirects.resolve)
             written.append(made)

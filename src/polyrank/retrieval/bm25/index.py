@@ -113,7 +113,8 @@ class BM25Index:
                     "Give every candidate an id of its own, or leave out all ids.",
                 )
         found = WordNumbers()
-        with bar("Counting words" if show_progress_bar else None, total=len(ordered)) as advance:
+        described = "Counting words" if show_progress_bar else None
+        with bar(described, total=len(ordered), unit="candidates") as advance:
             for candidate in ordered:
                 found.add(tokenise(candidate.text))
                 advance(1)
@@ -150,7 +151,8 @@ class BM25Index:
         listed, is_one = as_contexts(contexts)
         count = len(self)
         found = []
-        with bar("Searching words" if show_progress_bar else None, total=len(listed)) as advance:
+        described = "Searching words" if show_progress_bar else None
+        with bar(described, total=len(listed), unit="contexts") as advance:
             for context in listed:
                 scores = self.scores(context)  # (N,)
                 rows = best_rows(scores, top_k)
@@ -179,7 +181,8 @@ class BM25Index:
         contexts: dict[Context, Counter[str]] = {}
         candidates: dict[str, Counter[str]] = {}
         scores = []
-        with bar("Scoring words" if show_progress_bar else None, total=len(listed)) as advance:
+        described = "Scoring words" if show_progress_bar else None
+        with bar(described, total=len(listed), unit="pairs") as advance:
             for context, text in listed:
                 key = context if isinstance(context, str) else tuple(context)
                 if key not in contexts:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from polyrank.errors import IndexFolderError, UsageError
@@ -136,7 +136,7 @@ def take_over(
     shards: list[Shard] = []
     files: dict[str, FileRecord] = {}
     total = sum(record.bytes for part in parts for record in part.files.values())
-    with bar("Verifying bytes", total=total) as advance:
+    with bar("Verifying parts", total=total, unit="bytes") as advance:
         for part in parts:
             folder = part_folder(encoded, part.index)
             for record in part.shards:
@@ -145,9 +145,8 @@ def take_over(
                     target.mkdir(parents=True)
                 mine = of_folder(part.files, record.folder)
                 for name, expected in mine.items():
-                    link(folder / record.folder / name, target / name, expected)
+                    link(folder / record.folder / name, target / name, expected, advance)
                     files[(target / name).relative_to(fresh).as_posix()] = expected
-                    advance(expected.bytes)
                 shards.append(Shard(target, record.rows, record.fields))
     return shards, files
 
@@ -158,8 +157,11 @@ def of_folder(files: Mapping[str, FileRecord], folder: str) -> dict[str, FileRec
     return {name.removeprefix(start): r for name, r in files.items() if name.startswith(start)}
 
 
-def link(file: Path, target: Path, expected: FileRecord) -> None:
-    """Link a file to `target`, or copy it. Raises IndexFolderError if it is not as expected."""
+def link(file: Path, target: Path, expected: FileRecord, advance: Callable[[int], None]) -> None:
+    """Link a file to `target`, or copy it; `advance` hears of bytes that were verified.
+
+    Raises IndexFolderError if the file is not as expected.
+    """
     fault = None
     if not file.is_file():
         fault = "is missing"
@@ -169,7 +171,8 @@ def link(file: Path, target: Path, expected: FileRecord) -> None:
                 os.link(file.resolve(), target)
             except OSError:  # another disk, or one without links
                 shutil.copyfile(file, target)
-            if target.stat().st_size != expected.bytes or sha256_of(target) != expected.sha256:
+            same_size = target.stat().st_size == expected.bytes
+            if not same_size or sha256_of(target, advance) != expected.sha256:
                 fault = "is damaged: its checksum differs"
     if fault is not None:
         raise IndexFolderError(

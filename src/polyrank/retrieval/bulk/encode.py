@@ -19,6 +19,7 @@ from typing import Literal, NamedTuple, get_args
 from polyrank.config import require_choice
 from polyrank.errors import DataError, UsageError
 from polyrank.jobs import Work, has_leftovers, tidy, working
+from polyrank.progress import bar
 from polyrank.retrieval.bulk.parts import (
     BulkJob,
     Part,
@@ -41,6 +42,8 @@ from polyrank.retrieval.store.manifest import (
 from polyrank.retrieval.store.metadata import FieldKinds
 from polyrank.retrieval.store.shard import Shard, require_unique_ids
 from polyrank.retrieval.store.writing import (
+    ENCODING,
+    UNIT,
     encode_shards,
     encoding_identity,
     is_encoded_block,
@@ -132,8 +135,12 @@ class BulkEncoder:
 
     def encode_all(self) -> Iterator[EncodedPart]:
         """Encode every part that is not there and that no other process is at."""
-        for index in range(self.job.num_parts):
-            yield self.encode(index)
+        done = rows_done(self.output)
+        with bar(ENCODING, total=self.job.source.rows, unit=UNIT, done=done) as task:
+            for index in range(self.job.num_parts):
+                with task.folding():
+                    part = self.encode(index)
+                yield part
 
     def encode(self, index: int) -> EncodedPart:
         """Encode a part, unless it is there or another process is at it."""
@@ -202,6 +209,11 @@ class BulkEncoder:
             shards=tuple(shard_record(fresh, shard) for shard in shards),
             files=files,
         )
+
+
+def rows_done(output: Path) -> int:
+    """How many candidates the finished parts in a folder have."""
+    return sum(part.rows for part in finished_parts(output).values())
 
 
 def look_of(path: Path) -> tuple[int, int] | None:

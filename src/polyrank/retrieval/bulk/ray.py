@@ -24,9 +24,11 @@ from typing import Any, cast
 
 from polyrank.errors import MissingExtraError, PolyrankError, UsageError
 from polyrank.models.checkpoint import load_model
+from polyrank.progress import bar
 from polyrank.retrieval.bulk.encode import BulkEncoder, EncodedPart
 from polyrank.retrieval.bulk.survey import survey
 from polyrank.retrieval.store.manifest import ShardLayout, Storage
+from polyrank.retrieval.store.writing import ENCODING, UNIT
 from polyrank.retrieval.vector_model import VectorModel, require_vectors
 
 ON_THIS_MACHINE = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"
@@ -102,7 +104,7 @@ def encode_with_ray(
             "Give more.",
         )
     places = [Path(os.path.realpath(place)) for place in (model, source, output)]
-    survey(places[1], places[2])  # once, not in every actor
+    rows = survey(places[1], places[2]).rows  # once, not in every actor
     load = partial(load_vector_model, places[0], device, dtype)
     settings = {"storage": storage, "layout": layout}
     make = partial(make_encoder, load, places[1], places[2], num_parts, settings)
@@ -111,7 +113,10 @@ def encode_with_ray(
         actor = ray.remote(PartEncoder).options(**shares(ray.cluster_resources(), count))
         actors = [actor.remote(make) for _ in range(count)]
         try:
-            yield from results(ray, ray.util.ActorPool(actors), num_parts)
+            with bar(ENCODING, total=rows, unit=UNIT) as task:
+                for part in results(ray, ray.util.ActorPool(actors), num_parts):
+                    task.count(part.num_candidates, part.state == "encoded")
+                    yield part
         finally:
             for each in actors:
                 ray.kill(each)

@@ -56,7 +56,7 @@ def is_of(kept: SourceRecord, path: Path) -> bool:
 
 def checksum(path: Path) -> str:
     """The SHA-256 of a file of any size."""
-    with bar("Verifying bytes", total=path.stat().st_size) as advance:
+    with bar("Verifying candidates", total=path.stat().st_size, unit="bytes") as advance:
         return sha256_of(path, advance)
 
 
@@ -77,7 +77,10 @@ def look_through(path: Path, output: Path) -> SourceRecord:
     candidates = Candidates(path)
     kinds = FieldKinds({}, candidates.blame)
     rows = 0
-    with temporary_folder(output) as folder, bar("Counting candidates") as advance:
+    with (
+        temporary_folder(output) as folder,
+        bar("Counting candidates", unit="candidates") as advance,
+    ):
         hashes = SortedHashes(folder)
         for candidate in candidates:
             kinds.check(candidate)

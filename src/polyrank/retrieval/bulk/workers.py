@@ -17,22 +17,29 @@ from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import SpawnProcess
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
 from polyrank.errors import PolyrankError, UsageError
-from polyrank.progress import bar, reporting
-from polyrank.retrieval.bulk.encode import BulkEncoder, EncodedPart, PartState
+from polyrank.progress import Report, bar, reporting
+from polyrank.retrieval.bulk.encode import BulkEncoder, EncodedPart, PartState, rows_done
 from polyrank.retrieval.bulk.survey import survey
 from polyrank.retrieval.store.manifest import ShardLayout, Storage
-from polyrank.retrieval.store.writing import ENCODING
+from polyrank.retrieval.store.writing import ENCODING, UNIT
 from polyrank.retrieval.vector_model import VectorModel
 
 Load = Callable[[], VectorModel]
 """Loads the model; it is called in the process that uses it, and must be a thing to pickle."""
 
 RANK: Mapping[PartState, int] = {"encoded": 0, "there": 1, "busy": 2}
+
+
+class Heard(NamedTuple):
+    """The progress of one process."""
+
+    process: int
+    report: Report
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -62,14 +69,24 @@ def encode_in_processes(
     if num_processes < 1:
         raise UsageError(f"There must be at least one process, got {num_processes}.", "Give more.")
     # once, not in every process
-    rows = survey(Path(source), Path(os.path.realpath(output))).rows
+    folder = Path(os.path.realpath(output))
+    rows = survey(Path(source), folder).rows
     job = (str(source), str(output), num_parts, {"storage": storage, "layout": layout})
     found: dict[int, EncodedPart] = {}
     processes = running(load, job, shares(min(num_processes, num_parts), use_gpus))
-    with processes as workers, bar(ENCODING, total=rows) as advance:
+    peaks: dict[int, int] = {}
+    """The peak memory of each process."""
+
+    def memory() -> int:
+        return sum(peaks.values())
+
+    shown = bar(ENCODING, total=rows, unit=UNIT, done=rows_done(folder), memory=memory)
+    with processes as workers, shown as task:
         for message in messages(workers):
-            if isinstance(message, int):
-                advance(message)
+            if isinstance(message, Heard):
+                process, report = message
+                task.count(report.advance, report.is_new)
+                peaks[process] = report.peak_memory or 0
                 continue
             part = message
             best = found.setdefault(part.part_index, part)
@@ -126,8 +143,8 @@ def without_interrupts() -> Iterator[None]:
         signal.signal(signal.SIGINT, before)
 
 
-def messages(workers: Mapping[Connection, SpawnProcess]) -> Iterator[EncodedPart | int]:
-    """What the processes report, parts and candidates encoded, until all have ended.
+def messages(workers: Mapping[Connection, SpawnProcess]) -> Iterator[EncodedPart | Heard]:
+    """What the processes report, parts and their progress, until all have ended.
 
     Raises the first error of any.
     """
@@ -161,12 +178,12 @@ def work(load: Load, job: tuple[Any, ...], share: Share, writer: Connection) -> 
     torch.set_num_threads(share.threads)
     source, output, num_parts, settings = job
 
-    def report(description: str, count: int) -> None:
-        if description == ENCODING:
-            writer.send(count)
+    def send(report: Report) -> None:
+        if report.description == ENCODING:
+            writer.send(Heard(os.getpid(), report))
 
     try:
-        with reporting(report):
+        with reporting(send):
             for part in BulkEncoder(load(), source, output, num_parts, **settings).encode_all():
                 writer.send(part)
     except PolyrankError as error:

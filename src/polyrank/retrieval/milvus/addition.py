@@ -14,6 +14,7 @@ from itertools import islice
 from types import TracebackType
 
 from polyrank.errors import DataError, PolyrankError, StorageError
+from polyrank.progress import bar
 from polyrank.records import Candidate
 from polyrank.retrieval.engine import Encode
 from polyrank.retrieval.milvus.collection import CANDIDATE_FIELDS, Collection
@@ -59,8 +60,11 @@ class Addition:
     def run(self) -> int:
         """Add all and return their number. Raises DataError, ModelError, StorageError."""
         iterator = iter(self.candidates)
-        while block := list(islice(iterator, MOST_ROWS)):
-            self.add_block(block)
+        with bar("Encoding candidates", unit="candidates") as task:
+            while block := list(islice(iterator, MOST_ROWS)):
+                with task.folding():
+                    self.add_block(block)
+                task.reach(len(self.places))
         return len(self.places)
 
     def add_block(self, block: Sequence[Candidate]) -> None:

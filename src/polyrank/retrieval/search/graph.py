@@ -60,7 +60,7 @@ class Graph:
         Raises MissingExtraError without faiss.
         """
         index = empty_index(kind, sample, rows)
-        with bar(f"Building {kind}", total=rows) as advance:
+        with bar(f"Building {kind}", total=rows, unit="vectors") as advance:
             for block in blocks:
                 for start in range(0, len(block), 4096):  # a short step, so that Ctrl-C is heard
                     part = np.ascontiguousarray(block[start : start + 4096])

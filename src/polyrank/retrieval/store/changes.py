@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from polyrank.errors import DataError
-from polyrank.progress import bar
+from polyrank.progress import Task, bar
 from polyrank.retrieval.engine import Encode
 from polyrank.retrieval.source import Candidates
 from polyrank.retrieval.store.cache import CandidateCache
@@ -40,6 +40,7 @@ from polyrank.retrieval.store.shard import (
 from polyrank.retrieval.store.vectors import StoredVectors, vector_files, vector_writer
 from polyrank.retrieval.store.writing import (
     ENCODING,
+    UNIT,
     encode_rows,
     require_space,
     shard_record,
@@ -69,9 +70,10 @@ def add(change: Change, candidates: Candidates, encode: Encode, *, replace: bool
     deleted = replaced_rows(cache, shards, candidates, replace=replace)
     total = sum(shard.rows for shard in shards)
     require_space(change.folder, total, manifest.storage, manifest.dimension)
-    with bar(ENCODING, total=total) as advance:
+    with bar(ENCODING, total=total, unit=UNIT) as task:
         for shard in shards:
-            write_vectors(shard, manifest, encoded_blocks(shard, manifest, encode), advance)
+            blocks = encoded_blocks(shard, manifest, encode, task)
+            write_vectors(shard, manifest, blocks, task)
     records, new = write_deleted_rows(change, cache, deleted)
     records += [shard_record(change.folder, shard) for shard in shards]
     new += [shard.folder / name for shard in shards for name in files_of(shard, manifest)]
@@ -196,10 +198,10 @@ def rewrite(change: Change, first: int, *, search: Mapping[str, Any] | None) -> 
     kinds = FieldKinds({} if first == 0 else manifest.fields, copied.blame)
     shards = write_texts(copied, change.folder, manifest.layout, kinds, first=change.next_shard)
     most = manifest.layout.shard_rows
-    with bar("Copying candidates", total=len(rows)) as advance:
+    with bar("Copying candidates", total=len(rows), unit=UNIT) as task:
         for number, shard in enumerate(shards):
             mine = rows[number * most : number * most + shard.rows]
-            write_vectors(shard, manifest, stored_blocks(cache, mine), advance)
+            write_vectors(shard, manifest, stored_blocks(cache, mine), task)
     new = [shard.folder / name for shard in shards for name in files_of(shard, manifest)]
     records = [shard_record(change.folder, shard) for shard in shards]
     change.commit([*manifest.shards[:first], *records], new, kinds.known, search=search)
@@ -222,11 +224,15 @@ def restructure(change: Change, write: Callable[[Path], Mapping[str, Any]]) -> N
     change.commit(manifest.shards, new, manifest.fields, search=search)
 
 
-def encoded_blocks(shard: Shard, manifest: Manifest, encode: Encode) -> Iterator[StoredVectors]:
-    """The vectors of a shard's texts, block by block."""
+def encoded_blocks(
+    shard: Shard, manifest: Manifest, encode: Encode, task: Task
+) -> Iterator[StoredVectors]:
+    """The vectors of a shard's texts, block by block; `task` counts them as they are encoded."""
     for start in range(0, shard.rows, manifest.layout.block_rows):
         stop = min(start + manifest.layout.block_rows, shard.rows)
-        yield encode_rows(encode, shard, start, stop, manifest.storage, manifest.dimension)
+        with task.folding():
+            rows = encode_rows(encode, shard, start, stop, manifest.storage, manifest.dimension)
+        yield rows
 
 
 def stored_blocks(cache: CandidateCache, rows: NDArray[np.int64]) -> Iterator[StoredVectors]:
@@ -240,16 +246,17 @@ def write_vectors(
     shard: Shard,
     manifest: Manifest,
     blocks: Iterable[StoredVectors],
-    advance: Callable[[int], None],
+    task: Task,
 ) -> None:
     """Write the vectors of a shard, block after block."""
+    before = task.done
     storage, dimension = manifest.storage, manifest.dimension
     with vector_writer(shard.folder, storage, dimension, shard.rows) as writer:
         start = 0
         for block in blocks:
             writer.write(start, block.file_bytes())
             start += len(block.vectors)
-            advance(len(block.vectors))
+            task.reach(before + start)
 
 
 def files_of(shard: Shard, manifest: Manifest) -> list[str]:

@@ -278,12 +278,15 @@ def damaged(path: Path, problem: str) -> IndexFolderError:
 
 def file_records(folder: Path, files: Iterable[Path]) -> dict[str, FileRecord]:
     """The size and checksum of files below `folder`, by their names in the manifest."""
-    return {
-        path.relative_to(folder).as_posix(): FileRecord(
-            bytes=path.stat().st_size, sha256=sha256_of(path)
-        )
-        for path in sorted(files)
-    }
+    ordered = sorted(files)
+    total = sum(path.stat().st_size for path in ordered)
+    with bar("Computing checksums", total=total, unit="bytes") as advance:
+        return {
+            path.relative_to(folder).as_posix(): FileRecord(
+                bytes=path.stat().st_size, sha256=sha256_of(path, advance)
+            )
+            for path in ordered
+        }
 
 
 def check_sizes(folder: Path, files: Mapping[str, FileRecord]) -> None:
@@ -305,10 +308,10 @@ def check_sums(folder: Path, files: Mapping[str, FileRecord]) -> None:
     """Raise IndexFolderError if a file of the index is not, byte for byte, what was written."""
     check_sizes(folder, files)
     total = sum(record.bytes for record in files.values())
-    with bar("Verifying bytes", total=total) as advance:
+    with bar("Verifying the index", total=total, unit="bytes") as advance:
         for name, record in files.items():
             try:
-                same = sha256_of(folder / name) == record.sha256
+                same = sha256_of(folder / name, advance) == record.sha256
             except OSError as error:
                 raise IndexFolderError(
                     f"The file {folder / name} of the index cannot be read: {error.strerror}.",
@@ -319,4 +322,3 @@ def check_sums(folder: Path, files: Mapping[str, FileRecord]) -> None:
                     f"The file {folder / name} of the index is damaged: its checksum differs.",
                     REBUILD,
                 )
-            advance(record.bytes)

@@ -35,6 +35,7 @@ from polyrank.retrieval.store.vectors import (
 from polyrank.storage import storage_errors
 
 ENCODING = "Encoding candidates"
+UNIT = "candidates"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -90,7 +91,7 @@ def write_texts(
     shards: list[Shard] = []
     writer: ShardWriter | None = None
     try:
-        with bar("Reading candidates") as advance:
+        with bar("Reading candidates", unit=UNIT) as advance:
             for block in in_blocks(candidates, layout.block_rows):
                 for candidate in block:
                     kinds.check(candidate)
@@ -144,7 +145,7 @@ def encode_shards(
     Raises StorageError, and ModelError if a vector is not finite.
     """
     known = {(note["shard"], note["start"]): EncodedBlock(**note) for note in journal.notes}
-    with bar(ENCODING, total=sum(shard.rows for shard in shards)) as advance:
+    with bar(ENCODING, total=sum(shard.rows for shard in shards), unit=UNIT) as task:
         for number, shard in enumerate(shards):
             with vector_writer(shard.folder, storage, dimension, shard.rows) as writer:
                 for start in range(0, shard.rows, layout.block_rows):
@@ -156,7 +157,9 @@ def encode_shards(
                         or block.texts != texts
                         or block.vectors != sha256(writer.read(start, stop))
                     ):
-                        rows = encode_rows(encode, shard, start, stop, storage, dimension)
+                        before = task.done
+                        with task.folding():
+                            rows = encode_rows(encode, shard, start, stop, storage, dimension)
                         found = rows.file_bytes()
                         writer.write(start, found)
                         writer.synchronise()
@@ -164,7 +167,9 @@ def encode_shards(
                             shard=number, start=start, texts=texts, vectors=sha256(found)
                         )
                         journal.append(dataclasses.asdict(block))
-                    advance(stop - start)
+                        task.reach(before + stop - start)
+                    else:
+                        task.skip(stop - start)
 
 
 def encode_rows(

@@ -174,8 +174,8 @@ def mined_blocks(
     if start >= total:
         return
     proposer = method.make(pool, config, folder)
-    with bar("Finding negatives" if show_progress_bar else None, total=total) as advance:
-        advance(start)
+    described = "Finding negatives" if show_progress_bar else None
+    with bar(described, total=total, unit="examples", done=start) as advance:
         for block in numbered_blocks(pool.examples, start, block_size):
             proposals = proposer.propose(block)
             chosen, counts = choose(

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from polyrank.models.base import Model
 from polyrank.pretraining.pairs import Pair
+from polyrank.progress import watched
 from polyrank.records import Context
 from polyrank.training.batches import Item, move
 from polyrank.training.objectives.objective import Collator, Evaluation
@@ -53,7 +54,9 @@ def ranked(module: PretrainingModule, pairs: Sequence[Pair]) -> dict[str, float]
     """recall@k and MRR of each pair's document among the documents of all."""
     model = module.model
     texts: Any = documents_of(pairs)
-    ranks = ranks_of(model.score([pair.first for pair in pairs], texts), pairs)
+    contexts = [pair.first for pair in pairs]
+    scores = model.score(contexts, texts, show_progress_bar=watched())
+    ranks = ranks_of(scores, pairs)
     figures = {f"recall@{k}": share(ranks <= k) for k in (1, 5, 10, 50, 100)}
     return {"main": figures["recall@1"], **figures, "mrr": float((1 / ranks).mean())}
 

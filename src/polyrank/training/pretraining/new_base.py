@@ -12,6 +12,7 @@ import torch
 from polyrank.config import to_mapping
 from polyrank.models.backbone import new_encoder, quiet
 from polyrank.models.config import NewEncoderConfig
+from polyrank.progress import bar
 from polyrank.storage import replaced_folder, write_text
 from polyrank.tokens.vocabulary import train_tokenizer
 
@@ -36,9 +37,10 @@ def make_base(
     known = folder / RECORD
     if known.is_file() and known.read_text(encoding="utf-8") == record:
         return
-    tokenizer = train_tokenizer(
-        texts, config.vocabulary, lower_case=config.lower_case, max_length=config.positions
-    )
+    with bar("Making the vocabulary"):
+        tokenizer = train_tokenizer(
+            texts, config.vocabulary, lower_case=config.lower_case, max_length=config.positions
+        )
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         encoder: Any = new_encoder(config, tokenizer)

@@ -184,8 +184,8 @@ class Labelling(ABC, Generic[T]):
         if start >= total:
             return
         proposers = self.proposers(folder)
-        with bar("Labelling" if show_progress_bar else None, total=total) as advance:
-            advance(start)
+        described = "Labelling" if show_progress_bar else None
+        with bar(described, total=total, unit=self.unit, done=start) as advance:
             for block in numbered_blocks(self.examples, start, block_size):
                 yield self.label_block(block, proposers), len(block)
                 advance(len(block))

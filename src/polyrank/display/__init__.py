@@ -1,0 +1,3 @@
+"""How far long work is: its numbers (`meter`), the words for them (`words`), and where they are
+shown (`screen`).
+"""
