@@ -9,7 +9,7 @@ from polyrank.errors import ModelError, UsageError
 from polyrank.models.bi_encoder import BiEncoder
 from polyrank.models.checkpoint import load_model
 from polyrank.models.config import ClassifierConfig
-from polyrank.models.folder import DESCRIPTION
+from polyrank.models.description import DESCRIPTION
 from polyrank.models.poly_encoder import PolyEncoder
 from polyrank.records import LabelledPair
 from polyrank.training.config import TrainingConfig

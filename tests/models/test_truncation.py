@@ -8,7 +8,7 @@ import torch
 from polyrank.errors import UsageError
 from polyrank.models.bi_encoder import BiEncoder
 from polyrank.models.checkpoint import load_model
-from polyrank.models.folder import DESCRIPTION
+from polyrank.models.description import DESCRIPTION
 from tiny_encoders import LONG, TEXTS, load_variant, scores_of
 
 CPU = {"device": "cpu", "dtype": "float32"}

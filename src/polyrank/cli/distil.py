@@ -172,7 +172,7 @@ def distil(options: DistilOptions, output: Output) -> None:
 
 def require_free(options: DistilOptions) -> None:
     """Raise UsageError for an output that is in the way, before hours of scoring."""
-    from polyrank.models.folder import DESCRIPTION
+    from polyrank.models.description import DESCRIPTION
     from polyrank.storage import require_replaceable
 
     require_replaceable(options.output, DESCRIPTION, "a model")

@@ -14,11 +14,12 @@ SECTIONS: Mapping[str, tuple[str, ...]] = {
     "Train": ("train", "mine", "distil"),
     "Compare": ("evaluate", "compare", "predict", "reproduce"),
     "Search": ("index", "search", "encode"),
+    "Look": ("info",),
 }
 """The commands and groups of `polyrank --help`, by what people do."""
 
 GROUPS: Mapping[str, str] = {
-    "index": "Build an index of candidates; add, delete, compact, verify.",
+    "index": "Build an index of candidates; add, delete, compact, verify, info.",
 }
 """The commands that have subcommands."""
 
@@ -187,6 +188,8 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = {
     "index delete": ("polyrank index delete my-index ids.txt",),
     "index compact": ("polyrank index compact my-index",),
     "index verify": ("polyrank index verify my-index",),
+    "index info": ("polyrank index info my-index",),
+    "info": ("polyrank info my-model", "polyrank info examples.csv --json"),
     "search": (
         'polyrank search my-index "How do I sort a list?" -k 3',
         "polyrank search my-index < questions.txt",

@@ -30,6 +30,7 @@ from polyrank.cli.encode import encode
 from polyrank.cli.evaluate import evaluate
 from polyrank.cli.help import command_page, group_page, root_page
 from polyrank.cli.index_build import build
+from polyrank.cli.info import index_info, info
 from polyrank.cli.mine import mine
 from polyrank.cli.output import say_error
 from polyrank.cli.predict import predict
@@ -67,8 +68,10 @@ def commands() -> tuple[Command[Any], ...]:
         index_changes.delete,
         index_changes.compact,
         index_changes.verify,
+        index_info,
         search,
         reproduce,
+        info,
     )
 
 

@@ -52,8 +52,8 @@ def static(options: StaticOptions, output: Output) -> None:
     vocabulary alone (Model2Vec), or from a file of word vectors. It is a baseline for other models
     and a base for `polyrank train --arch bi`.
     """
+    from polyrank.models.description import DESCRIPTION
     from polyrank.models.distilled import distil_static, static_from_file
-    from polyrank.models.folder import DESCRIPTION
     from polyrank.storage import require_replaceable
 
     require_replaceable(options.output, DESCRIPTION, "a model")

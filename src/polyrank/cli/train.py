@@ -383,7 +383,7 @@ def cross_task(
     people are told.
     """
     from polyrank.models.default_head import with_head
-    from polyrank.models.folder import read_description
+    from polyrank.models.description import read_description
     from polyrank.models.loading import needs_new_head
     from polyrank.training.objectives.registry import cross_settings
 

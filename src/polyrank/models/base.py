@@ -5,8 +5,6 @@ Knows nothing of how a score is formed.
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -19,8 +17,9 @@ from polyrank.config import require_whole, to_mapping
 from polyrank.errors import UsageError
 from polyrank.models.answers import Answering
 from polyrank.models.backbone import Backbone
-from polyrank.models.config import UNSTATED, ClassifierConfig
-from polyrank.models.folder import Description, write_folder
+from polyrank.models.config import ClassifierConfig
+from polyrank.models.description import CLASSIFIER, Description, digest_of, identity_of
+from polyrank.models.folder import write_folder
 from polyrank.models.inference import inference_copy, optimizer_steps
 from polyrank.models.loading import load
 from polyrank.models.source import local_folder
@@ -34,7 +33,6 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
 
-CLASSIFIER = "classifier"
 """The submodule that tells classes beside the scores."""
 
 
@@ -120,14 +118,8 @@ class Model(Answering):
         return digest_of_weights(identity, self.state_dict())
 
     def identity(self) -> dict[str, Any]:
-        """The settings that define a score, as plain values.
-
-        Settings that a saved model may leave unstated are left out where they have the value that
-        it then has, so that its fingerprint stays what it was.
-        """
-        settings = to_mapping(self.config).items()
-        stated = dict(one for one in settings if one not in UNSTATED.items())
-        return {"architecture": self.config.architecture, **stated}
+        """The settings that define a score, as plain values."""
+        return identity_of(self.config)
 
     def take_classifier(self, config: ClassifierConfig) -> None:
         """Become a model that tells these classes. Raises UsageError where it cannot."""
@@ -265,8 +257,5 @@ class Model(Answering):
 
 def digest_of_weights(identity: Mapping[str, Any], weights: Mapping[str, Tensor]) -> str:
     """The SHA-256 of settings and weights."""
-    digest = hashlib.sha256(json.dumps(identity, sort_keys=True).encode())
-    for name, tensor in sorted(weights.items()):
-        digest.update(f"{name}{tuple(tensor.shape)}".encode())
-        digest.update(tensor.detach().cpu().reshape(-1).view(torch.uint8).numpy().data)
-    return digest.hexdigest()
+    tensors = sorted(weights.items())
+    return digest_of(identity, ((name, tensor.detach().cpu().numpy()) for name, tensor in tensors))

@@ -12,7 +12,7 @@ from polyrank.models.base import Model
 from polyrank.models.bi_encoder import BiEncoder
 from polyrank.models.cross_encoder import CrossEncoder
 from polyrank.models.default_head import is_reranker
-from polyrank.models.folder import DESCRIPTION, read_description
+from polyrank.models.description import DESCRIPTION, read_description
 from polyrank.models.loading import needs_new_head, require_same_shape
 from polyrank.models.poly_encoder import PolyEncoder
 from polyrank.models.source import local_folder

@@ -13,7 +13,8 @@ from typing import Any
 
 from polyrank.models.backbone import BACKBONE_FOLDER
 from polyrank.models.bert import BERTS, ROBERTAS
-from polyrank.models.folder import DESCRIPTION, fit_weights, read_tensors
+from polyrank.models.description import DESCRIPTION
+from polyrank.models.folder import fit_weights, read_tensors
 from polyrank.models.heads import PoolerHead
 from polyrank.models.sentence_transformers import read_folder
 

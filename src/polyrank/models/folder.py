@@ -12,31 +12,17 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor, float32, nn
 
 from polyrank._version import __version__
-from polyrank.config import from_mapping
-from polyrank.errors import ModelError, UsageError, nearest
+from polyrank.errors import ModelError
 from polyrank.models.backbone import BACKBONE_FOLDER, shorten
-from polyrank.models.config import CONFIGS, UNSTATED, ClassifierConfig
+from polyrank.models.description import DESCRIPTION, FORMAT, WEIGHTS, Description
 from polyrank.storage import replaced_folder, require_replaceable
-
-DESCRIPTION = "polyrank.json"
-WEIGHTS = "model.safetensors"
-FORMAT = 1
-
-
-class Description(NamedTuple):
-    """The content of `polyrank.json`."""
-
-    architecture: str
-    settings: dict[str, Any]
-    classifier: dict[str, Any] | None = None
-    """The fields of `ClassifierConfig`, for a model that tells classes."""
 
 
 def write_folder(
@@ -71,44 +57,6 @@ def write_folder(
         for name, text in extra.items():
             (fresh / name).write_text(text, encoding="utf-8")
         (fresh / DESCRIPTION).write_text(json.dumps(described, indent=2) + "\n", encoding="utf-8")
-
-
-def read_description(path: Path) -> Description | None:
-    """The description of a saved model, or None if `path` is not a polyrank folder.
-
-    Raises ModelError if it is damaged, in a newer format or of an unknown architecture.
-    """
-    file = path / DESCRIPTION
-    if not file.is_file():
-        return None
-    try:
-        described = json.loads(file.read_text(encoding="utf-8"))
-        form, architecture = described["format"], described["architecture"]
-        settings = {**UNSTATED, **described["settings"]}
-        classifier = dict(described["classifier"]) if "classifier" in described else None
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise ModelError(
-            f"{file} is not a description of a model: {type(error).__name__}: {error}.",
-            "Save the model again.",
-        ) from error
-    if form != FORMAT:
-        raise ModelError(
-            f"{file} has format {form}; this version of polyrank reads format {FORMAT}.",
-            "Install the version of polyrank that wrote it, "
-            f"{described.get('polyrank_version', 'a newer one')}.",
-        )
-    if not isinstance(architecture, str) or architecture not in CONFIGS:
-        raise ModelError(
-            f"{file} names the unknown architecture {architecture!r}.",
-            nearest(str(architecture), CONFIGS),
-        )
-    try:
-        from_mapping(CONFIGS[architecture], settings, where=str(file))
-        if classifier is not None:
-            from_mapping(ClassifierConfig, classifier, where=f"{file}, classifier")
-    except UsageError as error:
-        raise ModelError(error.problem, error.remedy) from error
-    return Description(architecture, settings, classifier)
 
 
 def read_weights(path: Path) -> dict[str, Tensor]:

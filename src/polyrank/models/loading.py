@@ -23,9 +23,9 @@ from polyrank.models.backbone import (
 )
 from polyrank.models.config import CONFIGS, ClassifierConfig
 from polyrank.models.default_head import is_reranker, take_head, with_head
+from polyrank.models.description import read_description
 from polyrank.models.folder import (
     fit_weights,
-    read_description,
     read_weights,
 )
 from polyrank.models.sentence_transformers import Taken, read_folder

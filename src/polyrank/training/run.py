@@ -26,7 +26,7 @@ from polyrank.data.loading import Data
 from polyrank.errors import UsageError
 from polyrank.jobs import Job, differences, working
 from polyrank.models.base import Model
-from polyrank.models.folder import DESCRIPTION
+from polyrank.models.description import DESCRIPTION
 from polyrank.progress import Say, bar, print_line, silent
 from polyrank.runtime import peak_memory, set_seed
 from polyrank.storage import require_replaceable

@@ -1,0 +1,106 @@
+"""What a saved model says of itself: `polyrank.json`, and its fingerprint. Needs no torch."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from polyrank.config import from_mapping, to_mapping
+from polyrank.errors import ModelError, UsageError, nearest
+from polyrank.models.config import CONFIGS, UNSTATED, ClassifierConfig
+
+DESCRIPTION = "polyrank.json"
+WEIGHTS = "model.safetensors"
+CLASSIFIER = "classifier"
+"""The first part of the names of a classifier's weights, which have no part in a score."""
+FORMAT = 1
+
+
+class Description(NamedTuple):
+    """The content of `polyrank.json`."""
+
+    architecture: str
+    settings: dict[str, Any]
+    classifier: dict[str, Any] | None = None
+    """The fields of `ClassifierConfig`, for a model that tells classes."""
+
+
+def read_description(path: Path) -> Description | None:
+    """The description of a saved model, or None if `path` is not a polyrank folder.
+
+    Raises ModelError if it is damaged, in a newer format or of an unknown architecture.
+    """
+    file = path / DESCRIPTION
+    if not file.is_file():
+        return None
+    try:
+        described = json.loads(file.read_text(encoding="utf-8"))
+        form, architecture = described["format"], described["architecture"]
+        settings = {**UNSTATED, **described["settings"]}
+        classifier = dict(described["classifier"]) if "classifier" in described else None
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise ModelError(
+            f"{file} is not a description of a model: {type(error).__name__}: {error}.",
+            "Save the model again.",
+        ) from error
+    if form != FORMAT:
+        raise ModelError(
+            f"{file} has format {form}; this version of polyrank reads format {FORMAT}.",
+            "Install the version of polyrank that wrote it, "
+            f"{described.get('polyrank_version', 'a newer one')}.",
+        )
+    if not isinstance(architecture, str) or architecture not in CONFIGS:
+        raise ModelError(
+            f"{file} names the unknown architecture {architecture!r}.",
+            nearest(str(architecture), CONFIGS),
+        )
+    try:
+        from_mapping(CONFIGS[architecture], settings, where=str(file))
+        if classifier is not None:
+            from_mapping(ClassifierConfig, classifier, where=f"{file}, classifier")
+    except UsageError as error:
+        raise ModelError(error.problem, error.remedy) from error
+    return Description(architecture, settings, classifier)
+
+
+def identity_of(config: Any) -> dict[str, Any]:
+    """The settings that define a score, as plain values.
+
+    Settings that a saved model may leave unstated are left out where they have the value that it
+    then has, so that its fingerprint stays what it was.
+    """
+    stated = dict(one for one in to_mapping(config).items() if one not in UNSTATED.items())
+    return {"architecture": config.architecture, **stated}
+
+
+def digest_of(identity: Mapping[str, Any], weights: Iterable[tuple[str, Any]]) -> str:
+    """The SHA-256 of settings and of weights: NumPy arrays by their names, in that order."""
+    digest = hashlib.sha256(json.dumps(identity, sort_keys=True).encode())
+    for name, array in weights:
+        digest.update(f"{name}{tuple(array.shape)}".encode())
+        digest.update(array.reshape(-1).view("uint8").data)
+    return digest.hexdigest()
+
+
+def fingerprint_of(path: Path) -> str:
+    """The fingerprint of a saved model, which is that of the loaded one.
+
+    Raises ModelError where it cannot be read.
+    """
+    from safetensors import SafetensorError, safe_open
+
+    described = read_description(path)
+    assert described is not None
+    config = from_mapping(CONFIGS[described.architecture], described.settings, where=str(path))
+    try:
+        with safe_open(path / WEIGHTS, framework="numpy") as file:
+            names = sorted(name for name in file.keys() if not name.startswith(f"{CLASSIFIER}."))  # noqa: SIM118
+            return digest_of(identity_of(config), ((name, file.get_tensor(name)) for name in names))
+    except (OSError, SafetensorError) as error:
+        raise ModelError(
+            f"The weights {path / WEIGHTS} cannot be read: {error}.",
+            "The folder is incomplete or damaged; fetch or train the model again.",
+        ) from error
