@@ -14,7 +14,7 @@ SECTIONS: Mapping[str, tuple[str, ...]] = {
     "Train": ("train", "mine", "distil"),
     "Compare": ("evaluate", "compare", "predict", "reproduce"),
     "Search": ("index", "search", "encode"),
-    "Look": ("info",),
+    "Look": ("info", "doctor"),
 }
 """The commands and groups of `polyrank --help`, by what people do."""
 
@@ -189,6 +189,7 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = {
     "index compact": ("polyrank index compact my-index",),
     "index verify": ("polyrank index verify my-index",),
     "index info": ("polyrank index info my-index",),
+    "doctor": ("polyrank doctor", "polyrank doctor --json"),
     "info": ("polyrank info my-model", "polyrank info examples.csv --json"),
     "search": (
         'polyrank search my-index "How do I sort a list?" -k 3',

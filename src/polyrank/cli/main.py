@@ -26,6 +26,7 @@ from polyrank.cli.compare import compare
 from polyrank.cli.corpus import corpus
 from polyrank.cli.demo import demo
 from polyrank.cli.distil import distil
+from polyrank.cli.doctor import doctor
 from polyrank.cli.encode import encode
 from polyrank.cli.evaluate import evaluate
 from polyrank.cli.help import command_page, group_page, root_page
@@ -72,6 +73,7 @@ def commands() -> tuple[Command[Any], ...]:
         search,
         reproduce,
         info,
+        doctor,
     )
 
 
