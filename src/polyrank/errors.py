@@ -1,16 +1,16 @@
 """Every error that polyrank raises on purpose.
 
     PolyrankError                exit code 1: a failure
-    ├── InputError               exit code 2: what was given cannot be used
+    ├── InputError               exit code 2: the input cannot be used
     │   ├── UsageError           an option, a setting or an argument
     │   ├── DataError            a text file: names file and line
     │   ├── ModelError           a folder that is not a model, or weights that do not fit
     │   └── IndexFolderError     a folder that is not an index, or one made by another model
     ├── MissingExtraError        an optional dependency is not installed
-    ├── StorageError             the disk refused to take what had to be written
+    ├── StorageError             a write failed: the disk is full or read-only
     └── TrainingError            training cannot continue
 
-Each carries two sentences: what failed, with what was expected and got; and what to do next.
+Each has two sentences: what failed, with what was expected and got, and what to do next.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ if TYPE_CHECKING:
 
 
 class PolyrankError(Exception):
-    """Base of all: `problem` says what failed, `remedy` what to do next."""
+    """Base class of all errors: `problem` says what failed, `remedy` what to do next."""
 
     exit_code = 1
     said_elsewhere = False
-    """Whether people are told of it by another process of the same run, or have been told."""
+    """Whether another process of the same run reports it, or it has been reported."""
 
     def __init__(self, problem: str, remedy: str) -> None:
         self.problem = problem
@@ -37,24 +37,24 @@ class PolyrankError(Exception):
         super().__init__(f"{problem} {remedy}")
 
     def left_to_another_process(self) -> Self:
-        """This error, which another process of the same run tells people of."""
+        """This error, marked as reported by another process of the same run."""
         self.said_elsewhere = True
         return self
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """What pickle needs, since errors cross from one process to another."""
+        """Lets errors pass from one process to another."""
         return restored, (type(self), str(self), dict(self.__dict__))
 
 
 def restored(kind: type[PolyrankError], message: str, state: dict[str, Any]) -> PolyrankError:
-    """An error that comes from another process."""
+    """An error from another process."""
     error = kind.__new__(kind, message)
     error.__dict__.update(state)
     return error
 
 
 class InputError(PolyrankError):
-    """What the caller gave cannot be used."""
+    """The input cannot be used."""
 
     exit_code = 2
 
@@ -64,7 +64,7 @@ class UsageError(InputError):
 
 
 class DataError(InputError):
-    """A text file cannot be read as what it should be; the place stands first in the message."""
+    """A data file cannot be read; the message begins with file and line."""
 
     def __init__(
         self, problem: str, remedy: str, *, path: str | Path | None = None, line: int | None = None
@@ -102,7 +102,7 @@ class MissingExtraError(PolyrankError):
 
 
 class StorageError(PolyrankError):
-    """The disk is full, read-only or otherwise refuses a write."""
+    """A write failed because the disk is full, read-only or broken."""
 
 
 class TrainingError(PolyrankError):
@@ -110,7 +110,7 @@ class TrainingError(PolyrankError):
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """A clause that names the known word nearest to `name`, or lists all of them."""
+    """A sentence with the known word nearest to `name`, or with all of them."""
     known = sorted(known)
     folded = {word.casefold(): word for word in known}
     close = difflib.get_close_matches(name.casefold(), folded, n=1, cutoff=0.6)
@@ -120,7 +120,7 @@ def nearest(name: str, known: Iterable[str]) -> str:
 
 
 def not_numbers(what: str) -> ModelError:
-    """The error of vectors or scores of a model that are not numbers."""
+    """The error for vectors or scores that are not numbers."""
     return ModelError(
         f"{what} are not numbers.",
         "The model's weights are damaged or its training diverged; use another checkpoint.",

@@ -1,11 +1,11 @@
-"""Long jobs: what identifies one, where it works, what is done, and how it resumes.
+"""Long jobs: their identity, their folder, what is done, and how they resume.
 
 A job makes one file or folder, its output. It works in a hidden folder beside it:
 
     .NAME.DOING/
         .lock            held by the process that works here
         job.json         everything that the result depends on; written first
-        journal.jsonl    one line per finished piece, each on the disk before the next begins
+        journal.jsonl    one line per finished piece, on disk before the next begins
         …                whatever the job keeps there
 
 The output appears only when it is complete. The same command, run again after an interruption,
@@ -43,27 +43,27 @@ DESCRIPTION = "job.json"
 JOURNAL = "journal.jsonl"
 LINES = "lines.jsonl"
 MOST_SHOWN = 4
-"""How many settings a message names when two jobs differ in more."""
+"""The most settings that a message names when two jobs differ."""
 
 Note = dict[str, Any]
-"""What a journal says of one finished piece, as JSON."""
+"""What a journal records about one finished piece, as JSON."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Job:
-    """What is made, and everything that the result depends on."""
+    """What a job makes, and everything that the result depends on."""
 
     output: Path
     """The file or folder that the job makes."""
     doing: str
     """What the job does, in one word: the hidden folder is `.NAME.DOING`."""
     noun: str
-    """What messages call it: "run", "conversion", "build"."""
+    """What messages call the job: "run", "conversion", "build"."""
     identity: Mapping[str, Any]
     """As JSON: two jobs with the same identity make the same output."""
     words: Mapping[str, str] = field(default_factory=dict)
-    """How messages say that a part of the identity differs: {"training": "other settings"}. A {}
-    in the words stands for the other job's value."""
+    """How messages name a part of the identity that differs: {"training": "other settings"}. {} in
+    the words stands for the other job's value."""
     described: Mapping[str, Any] = field(default_factory=dict)
     """As JSON, by the names of the identity: what {} shows instead of the value. Not compared."""
     restart_flag: str = "--restart"
@@ -76,7 +76,7 @@ class Job:
 
     @property
     def plain(self) -> dict[str, Any]:
-        """The identity as JSON gives it back."""
+        """The identity after a round trip through JSON."""
         plain: dict[str, Any] = json.loads(json.dumps(dict(self.identity)))
         return plain
 
@@ -87,8 +87,8 @@ class Journal:
     def __init__(self, path: Path, is_whole: Callable[[Note], bool] = lambda _: True) -> None:
         """Read the notes at `path`, if any.
 
-        Notes count up to the first that is torn or, by `is_whole`, speaks of something that is not
-        there any more; what follows is cut off. Raises StorageError.
+        Notes count up to the first that is torn or whose piece, by `is_whole`, is gone; the rest is
+        cut off. Raises StorageError.
         """
         self.path = path
         self.notes: list[Note] = []
@@ -108,7 +108,7 @@ class Journal:
         return len(self.notes)
 
     def append(self, note: Mapping[str, Any]) -> None:
-        """Note that a piece is finished; it must be on the disk already. Raises StorageError."""
+        """Record that a piece is finished; it must already be on disk. Raises StorageError."""
         append_durably(self.path, json.dumps(dict(note)).encode() + b"\n")
         self.notes.append(dict(note))
 
@@ -130,7 +130,7 @@ class LineJournal(Journal):
             os.truncate(self.file, end)
 
     def append_lines(self, lines: Iterable[str], note: Mapping[str, Any]) -> None:
-        """Write the lines of a piece, then the note that says that they are there.
+        """Write the lines of a piece, then its note.
 
         Raises StorageError; the piece then counts as not written.
         """
@@ -151,7 +151,7 @@ class Work:
         self.job = job
         self.folder = job.work
         self.resumed = resumed
-        """Whether an interrupted run of the same job was here before."""
+        """Whether it resumes an interrupted run of the same job."""
         self._journals: list[Journal] = []
         self._kept = False
 
@@ -168,11 +168,11 @@ class Work:
         return journal
 
     def keep(self) -> None:
-        """Keep the folder if the job fails, although no journal says that anything is done."""
+        """Keep the folder if the job fails, even if no journal lists a finished piece."""
         self._kept = True
 
     def forget(self) -> None:
-        """Remove the folder if the job fails: whoever resumed would fail the same way."""
+        """Remove the folder if the job fails, since a resumed run would fail the same way."""
         self._journals.clear()
 
     @property
@@ -181,13 +181,13 @@ class Work:
         return self._kept or any(len(journal) for journal in self._journals)
 
     def place_folder(self, fresh: Path) -> None:
-        """Flush a finished folder and let it take the output's place. Raises StorageError."""
+        """Flush a finished folder and move it to the output's place. Raises StorageError."""
         with storage_errors(self.job.output):
             synchronise_tree(fresh)
             swap_folders(fresh, self.job.output.absolute())
 
     def place_file(self, fresh: Path) -> None:
-        """Flush a finished file and let it take the output's place. Raises StorageError."""
+        """Flush a finished file and move it to the output's place. Raises StorageError."""
         output = self.job.output.absolute()
         with storage_errors(output):
             synchronise(fresh)
@@ -202,9 +202,9 @@ def working(
     """Hold the hidden folder of a job, with what an interrupted run of the same job left there.
 
     `restart` discards that. Unfinished work of another job is refused, or discarded if `other` says
-    so. When the block ends, the folder is removed; if it fails, the folder stays where a later run
-    can resume from it. Raises UsageError where another process works there, or where unfinished
-    work of another job is in the way; StorageError.
+    so. When the block ends, the folder is removed; if the block fails, the folder stays if a later
+    run can resume from it. Raises UsageError if another process works there or unfinished work of
+    another job is in the way; StorageError.
     """
     problem = f"Another process is {job.doing} {job.output}."
     with exclusive(job.work / LOCK, problem, "Wait for it, or choose another output."):
@@ -222,7 +222,7 @@ def working(
 
 
 def resume(job: Job, *, restart: bool, other: Literal["refuse", "discard"]) -> bool:
-    """Write down which job this is, unless it says so already; whether it did. Hold the folder."""
+    """Record which job this is; return whether the folder already was its own. Hold the folder."""
     found = None if restart else read_identity(job.work)
     if found is not None and found["identity"] == job.plain:
         return True
@@ -239,7 +239,7 @@ def resume(job: Job, *, restart: bool, other: Literal["refuse", "discard"]) -> b
 
 
 def read_identity(work: Path) -> dict[str, Any] | None:
-    """What a hidden folder says of its job; None where nothing can be read."""
+    """What a hidden folder records about its job; None if it cannot be read."""
     try:
         plain = json.loads((work / DESCRIPTION).read_text(encoding="utf-8"))
         return {"identity": dict(plain["identity"]), "described": dict(plain["described"])}
@@ -270,16 +270,16 @@ def differences(job: Job, other: Mapping[str, Mapping[str, Any]]) -> str:
 
 
 def resumable(error: StorageError, job: Job) -> StorageError:
-    """The error of a full disk, with what becomes of the work so far."""
+    """The error for a full disk, with what happens to the work so far."""
     return StorageError(
         error.problem,
         "Nothing that was there before has changed; free some space and run the same command "
-        f"again, which resumes from {job.work}, or delete that folder.",
+        f"again to resume from {job.work}, or delete that folder.",
     )
 
 
 def tidy(job: Job) -> None:
-    """Remove what a process left that was killed after the output was complete.
+    """Remove what a process left behind if it was killed after the output was complete.
 
     Leaves the hidden folder alone while another process works in it.
     """
@@ -295,19 +295,19 @@ def has_leftovers(job: Job) -> bool:
 
 
 def remove_replaced(output: Path) -> None:
-    """Remove the folders that stood at `output` before, where a process was killed doing so."""
+    """Remove earlier folders of `output` that a killed process left behind."""
     for stale in replaced(output):
         shutil.rmtree(stale, ignore_errors=True)
 
 
 def replaced(output: Path) -> list[Path]:
-    """The folders beside `output` that were about to be removed."""
+    """Folders beside `output` that were about to be removed."""
     output = output.absolute()
     return list(output.parent.glob(f".{glob.escape(output.name)}.old-*"))
 
 
 def clear(work: Path) -> None:
-    """Remove everything in a hidden folder but its lock. Raises StorageError."""
+    """Remove everything in a hidden folder except its lock. Raises StorageError."""
     with storage_errors(work):
         for path in work.iterdir():
             if path.is_dir() and not path.is_symlink():
@@ -317,7 +317,7 @@ def clear(work: Path) -> None:
 
 
 def parsed(line: bytes) -> Note | None:
-    """The note of a line; None where it was cut off."""
+    """The note of a line; None if it is torn."""
     try:
         note = json.loads(line)
     except ValueError:
@@ -326,7 +326,7 @@ def parsed(line: bytes) -> Note | None:
 
 
 def append_durably(path: Path, data: bytes) -> int:
-    """Append to a file, wait until it is on the disk, and return where it ends now."""
+    """Append to a file, wait until it is on disk, and return its new end."""
     with storage_errors(path), open(path, "ab") as handle:
         handle.write(data)
         handle.flush()
@@ -335,7 +335,7 @@ def append_durably(path: Path, data: bytes) -> int:
 
 
 def digest_of(values: Iterable[object]) -> str:
-    """The SHA-256 of some values, in their order, in hexadecimal; each counts by its `repr`."""
+    """The SHA-256 of some values in order, in hexadecimal; each counts by its `repr`."""
     digest = hashlib.sha256()
     for value in values:
         digest.update(repr(value).encode("utf-8", "surrogatepass") + b"\n")
@@ -358,7 +358,7 @@ class Results:
         return folder / f"{key[0]}-{digest[:32]}.json"
 
     def get(self, key: Sequence[object], parse: Callable[[Any], Any]) -> Any:
-        """A kept result, or None where there is none that can be read."""
+        """A kept result, or None if none can be read."""
         if self.folder is None:
             return None
         try:

@@ -19,7 +19,7 @@ NO_METADATA: Mapping[str, Value] = MappingProxyType({})
 
 
 class Candidate(NamedTuple):
-    """One text that can be ranked, and what a search may be filtered by."""
+    """A text that can be ranked, with the metadata that a search may filter by."""
 
     id: str
     text: str
@@ -38,9 +38,9 @@ class Hit(NamedTuple):
 class Example:
     """A context and its response.
 
-    `candidates`, where given, holds the response at index `gold`. `negatives` are wrong
-    responses to train against. `scores`, where given, are a teacher's: of the response first,
-    then of each of the negatives.
+    `candidates`, if given, holds the response at index `gold`. `negatives` are wrong responses to
+    train against. `scores`, if given, are a teacher's: of the response first, then of each
+    negative.
     """
 
     context: str | tuple[str, ...]
@@ -56,7 +56,7 @@ class Example:
 class LabelledPair:
     """Two texts and a label: a score from 0 to 1, or the number of a class, which is an `int`.
 
-    `class_name` is the name of the class, where it has one.
+    `class_name` is the name of the class, if it has one.
     """
 
     first: str | tuple[str, ...]
@@ -68,14 +68,14 @@ class LabelledPair:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ScoringInput:
-    """A context and the texts that a model scores for it; which of them is right is not said."""
+    """A context and the texts that a model scores for it, without saying which is right."""
 
     context: str | tuple[str, ...]
     candidates: tuple[str, ...]
     id: str | None = None
     candidate_ids: tuple[str, ...] | None = None
     is_pair: bool = False
-    """Whether it came as two texts, rather than as a list of candidates."""
+    """Whether it was given as two texts rather than with a list of candidates."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -83,15 +83,15 @@ class RetrievalSet:
     """A corpus to search, queries, and which candidates are relevant to each of them."""
 
     corpus: list[Candidate]
-    """A text is "title text" where there is a title."""
+    """A text is "title text" if there is a title."""
     queries: dict[str, str | tuple[str, ...]]
-    """From the id of a query to its context: only those of the split, which have judgements."""
+    """Contexts by the id of the query; only queries of the split, which have judgements."""
     judgements: dict[str, dict[str, int]]
-    """From the id of a query to the ids of its judged candidates and their grades; 0 is wrong."""
+    """Grades by the id of the query and of the judged candidate; 0 is wrong."""
     split: str
 
     def examples(self) -> Iterator[Example]:
-        """Yield (query, relevant candidate) as an example, for each of a grade above 0."""
+        """Yield each query with each candidate of a grade above 0 as an example."""
         texts = {candidate.id: candidate.text for candidate in self.corpus}
         for query, grades in self.judgements.items():
             for identifier, grade in grades.items():
@@ -124,7 +124,7 @@ class Link(NamedTuple):
 
 
 class Paragraph(NamedTuple):
-    """A text without markup, where its sentences are (if it has been split), and its links."""
+    """A text without markup, the places of its sentences (if it has been split) and its links."""
 
     text: str
     sentences: tuple[tuple[int, int], ...] = ()
@@ -148,7 +148,7 @@ class Section(NamedTuple):
 
 
 class Article(NamedTuple):
-    """A page: its sections in order, the first of them what stands before all headings."""
+    """A page: its sections in order; the first is what comes before all headings."""
 
     id: str
     title: str

@@ -1,4 +1,4 @@
-"""Writing folders and files so that a crash or a full disk never damages what was there."""
+"""Writes folders and files so that a crash or a full disk never damages what was there."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ def storage_errors(path: Path) -> Iterator[None]:
 def replaced_folder(path: Path) -> Iterator[Path]:
     """Give an empty folder beside `path`; on success rename it to `path`, on failure remove it.
 
-    An existing `path` stays as it was until the new folder is complete, and stays if anything
-    fails. Raises StorageError if the disk refuses.
+    An existing `path` stays until the new folder is complete, and stays if anything fails. Raises
+    StorageError if the disk refuses.
     """
     path = path.absolute()
     with storage_errors(path):
@@ -57,7 +57,7 @@ def require_replaceable(
 ) -> None:
     """Raise UsageError unless `path` is free, an empty folder, or a folder that holds `marker`.
 
-    `valid` says whether the marker is what it should be. Call it before work whose result goes to
+    `valid` says whether the marker is the right one. Call this before work whose result goes to
     `path`: nothing else is ever replaced.
     """
     if not path.exists() or valid(path / marker):
@@ -71,9 +71,9 @@ def require_replaceable(
 
 
 def swap_folders(fresh: Path, path: Path) -> None:
-    """Put `fresh` in the place of `path`; what stood there is removed last.
+    """Replace `path` by `fresh`, and remove the old folder last.
 
-    Where the system can exchange two names at once, there is no moment without a folder at `path`.
+    If the system can exchange two names at once, there is always a folder at `path`.
     """
     if not path.exists():
         os.rename(fresh, path)
@@ -86,9 +86,9 @@ def swap_folders(fresh: Path, path: Path) -> None:
 
 
 def exchange(first: Path, second: Path) -> bool:
-    """Exchange two names at once; false, and nothing done, where the system cannot.
+    """Exchange two names at once. If the system cannot, do nothing and return false.
 
-    Linux's renameat2, which Python does not offer.
+    Uses Linux's renameat2, which Python does not offer.
     """
     import ctypes
 
@@ -102,7 +102,7 @@ def exchange(first: Path, second: Path) -> bool:
 
 
 def rename_twice(fresh: Path, path: Path) -> None:
-    """Move the folder at `path` aside and `fresh` to its place; back again if that fails."""
+    """Move the folder at `path` aside and `fresh` to its place; undo it if that fails."""
     old = Path(tempfile.mkdtemp(prefix=f".{path.name}.old-", dir=path.parent))
     os.rename(path, old / path.name)
     try:
@@ -115,7 +115,7 @@ def rename_twice(fresh: Path, path: Path) -> None:
 
 
 def discard(folder: Path, place: Path) -> None:
-    """Remove a folder beside `place`, whose name others may take at the same moment."""
+    """Remove a folder beside `place`, even if others take its name at the same moment."""
     with contextlib.suppress(OSError):
         old = Path(tempfile.mkdtemp(prefix=f".{place.name}.old-", dir=place.parent))
         with contextlib.suppress(OSError):
@@ -125,9 +125,9 @@ def discard(folder: Path, place: Path) -> None:
 
 @contextlib.contextmanager
 def exclusive(lock: Path, problem: str, remedy: str) -> Iterator[None]:
-    """Hold a lock file, made if it is not there; UsageError if another process holds it.
+    """Hold a lock file, creating it if needed. Raises UsageError if another process holds it.
 
-    The system lets go of it when the process ends, however it ends.
+    The system releases it when the process ends, however it ends.
     """
     try:
         import fcntl
@@ -149,7 +149,7 @@ def exclusive(lock: Path, problem: str, remedy: str) -> Iterator[None]:
 
 
 def names_file(path: Path, descriptor: int) -> bool:
-    """Whether `path` is still the name of an open file, and not of one that took its place."""
+    """Whether `path` is still the name of an open file, not of one that replaced it."""
     try:
         return os.path.samestat(path.stat(), os.fstat(descriptor))
     except FileNotFoundError:
@@ -157,20 +157,20 @@ def names_file(path: Path, descriptor: int) -> bool:
 
 
 def write_all(handle: io.FileIO, data: bytes | memoryview) -> None:
-    """Write all of `data` to an unbuffered file, which may take it in parts."""
+    """Write all of `data` to an unbuffered file, which may accept it in parts."""
     view = memoryview(data)
     while len(view):
         view = view[handle.write(view) :]
 
 
 def synchronise(file: Path) -> None:
-    """Ask the system to put the file on the disk itself."""
+    """Flush the file to the disk itself."""
     with open(file, "rb") as handle:
         os.fsync(handle.fileno())
 
 
 def synchronise_folder(folder: Path) -> None:
-    """Ask the system to put the names in a folder on the disk itself."""
+    """Flush the names in a folder to the disk itself."""
     if os.name != "posix":
         return
     descriptor = os.open(folder, os.O_RDONLY)
@@ -181,7 +181,7 @@ def synchronise_folder(folder: Path) -> None:
 
 
 def synchronise_tree(folder: Path) -> None:
-    """Ask the system to put everything in a folder on the disk itself."""
+    """Flush everything in a folder to the disk itself."""
     for path in [folder, *folder.rglob("*")]:
         (synchronise_folder if path.is_dir() else synchronise)(path)
 
@@ -201,7 +201,7 @@ def write_text(path: Path, text: str) -> None:
 
 
 def sha256_of(path: Path, advance: Callable[[int], None] = lambda _: None) -> str:
-    """The SHA-256 of a file, in hexadecimal; `advance` hears of bytes that were read."""
+    """The SHA-256 of a file, in hexadecimal; `advance` is told how many bytes were read."""
     digest = hashlib.sha256()
     with open(path, "rb") as handle:
         while block := handle.read(1 << 20):
@@ -211,7 +211,7 @@ def sha256_of(path: Path, advance: Callable[[int], None] = lambda _: None) -> st
 
 
 def current_umask() -> int:
-    """The umask of this process; there is no call that only reads it."""
+    """The umask of this process; no call only reads it."""
     mask = os.umask(0)
     os.umask(mask)
     return mask

@@ -1,13 +1,13 @@
-"""Tables on the disk: Arrow IPC files, written block by block and read where they lie.
+"""Tables on disk: Arrow IPC files, written block by block and memory-mapped.
 
     writer = TableWriter(path, ["id", "text"])
     writer.extend({"id": [b"a"], "text": [b"An apple."]})
     writer.finish()
     Table(path, damaged).texts("text")[0]
 
-Files are not compressed, so that nothing is read before it is asked for, and pyarrow, polars and
-DuckDB read them without this package. Knows nothing of what the rows mean. Loads pyarrow when a
-table is written or opened, and numpy only for digests.
+Files are not compressed, so only what is asked for is read; pyarrow, polars and DuckDB read them
+without this package. Knows nothing of what the rows mean. Imports pyarrow when a table is written
+or opened, and numpy only for digests.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from typing import Any, TypeAlias
 from polyrank.storage import storage_errors, write_all
 
 BLOCK_BYTES = 1 << 23
-"""A block of a table is written when its columns hold this much."""
+"""A block of a table is written when its columns hold this many bytes."""
 
 Damaged: TypeAlias = Callable[[Path, str], Exception]
-"""From a file and what is wrong with it to the error that is raised."""
+"""Makes the error for a file, from its path and what is wrong."""
 
 
 class TableWriter:
-    """Writes columns of texts, of which one block is in memory.
+    """Writes columns of texts; one block is in memory.
 
     The file can be read after `finish`. Raises StorageError if the disk refuses.
     """
@@ -76,7 +76,7 @@ class TableWriter:
 
 
 class TextBlock:
-    """The texts of a column that are not written yet."""
+    """The texts of a column that are still to be written."""
 
     def __init__(self) -> None:
         self._ends = array("q", [0])
@@ -90,7 +90,7 @@ class TextBlock:
         return len(self._utf8) - before + self._ends.itemsize * len(texts)
 
     def take(self) -> Any:
-        """The texts as an Arrow array; the block is empty then."""
+        """The texts as an Arrow array; this empties the block."""
         import pyarrow as pa
 
         rows, buffers = len(self._ends) - 1, [None, *map(pa.py_buffer, (self._ends, self._utf8))]
@@ -99,7 +99,7 @@ class TextBlock:
 
 
 class ArrowFile:
-    """An Arrow IPC file under way; each block goes to the disk in one piece.
+    """An Arrow IPC file that is being written; each block goes to the disk in one piece.
 
     Raises StorageError if the disk refuses.
     """
@@ -151,9 +151,9 @@ def write_block(path: Path, block: Any) -> None:
 
 
 class Table:
-    """A table that is read where it lies; opening it reads what its blocks are, not what they hold.
+    """A memory-mapped table; opening it reads where its blocks are, not what they hold.
 
-    What cannot be read raises the error that `damaged` makes, then or when the rows are asked for.
+    What cannot be read raises the error of `damaged`, on opening or when rows are read.
     """
 
     def __init__(self, path: Path, damaged: Damaged) -> None:
@@ -189,12 +189,12 @@ class Table:
         return [block.column(place) for block in self._blocks]
 
     def fault(self, problem: str) -> Exception:
-        """The error of a file that holds something else than it must."""
+        """The error for a file with wrong contents."""
         return self._damaged(self._path, problem)
 
 
 def reason(error: Exception) -> str:
-    """The first line of an error of Arrow or of the system."""
+    """The first line of an error from Arrow or the system."""
     return (str(error).splitlines() or [type(error).__name__])[0].rstrip(".")
 
 
@@ -204,7 +204,7 @@ class TextSequence:
     def __init__(self, column: Any) -> None:
         _, ends, utf8 = column.buffers()
         self.ends = view(ends, "q")
-        """Where each text ends in `utf8`; the first number is where the first one starts."""
+        """Where each text ends in `utf8`; the first number is where the first text starts."""
         self.utf8 = view(utf8, "B")
 
     def __len__(self) -> int:

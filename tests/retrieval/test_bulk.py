@@ -368,7 +368,7 @@ def test_bad_candidates_of_any_part_show_at_once(tmp_path, parts, lines, message
 def test_a_source_that_changes_meanwhile_is_an_error(source, parts):
     encoder = BulkEncoder(HashModel(), source, parts, 2, layout=SMALL)
     write(source, 80)
-    with pytest.raises(DataError, match="has changed while it was read"):
+    with pytest.raises(DataError, match="file changed while it was being read"):
         encoder.encode(0)
     assert names(parts) == ["source.json"]
 

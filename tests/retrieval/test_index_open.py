@@ -138,7 +138,7 @@ def test_what_is_no_index_is_refused(tmp_path):
         with pytest.raises(IndexFolderError, match=f"{name} is not an index: .*{message}"):
             Index.open(tmp_path / name, HashModel())
     (tmp_path / ".nothing.building").mkdir()
-    with pytest.raises(IndexFolderError, match="interrupted: build it again"):
+    with pytest.raises(IndexFolderError, match="interrupted: run the same command again"):
         Index.open(tmp_path / "nothing", HashModel())
 
 

@@ -159,7 +159,7 @@ def test_a_tokeniser_that_cannot_be_followed_is_refused():
         def __call__(self, text, pair=None, add_special_tokens=True):
             return {"input_ids": [9] if add_special_tokens else [5]}
 
-    with pytest.raises(ModelError, match="Reversing wraps texts in a way"):
+    with pytest.raises(ModelError, match="Reversing changes texts"):
         TextTokenizer(Reversing())
 
 

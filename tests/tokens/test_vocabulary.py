@@ -62,5 +62,5 @@ def test_rare_characters_are_unknown():
 def test_bad_sizes_and_empty_texts_are_refused():
     with pytest.raises(UsageError, match="vocabulary must be at least 50, got 10"):
         train_tokenizer(TEXTS, 10)
-    with pytest.raises(DataError, match="no text to make a vocabulary of"):
+    with pytest.raises(DataError, match="no text to make a vocabulary from"):
         train_tokenizer(["", " "], 300)

@@ -1,4 +1,4 @@
-"""What an index stands on: where its candidates lie, how they are searched, what a search gives.
+"""An engine stores the candidates of an index and searches them.
 
 An engine knows vectors, ids, texts and metadata; it knows nothing of encoders.
 """
@@ -19,17 +19,18 @@ Encode = Callable[[Sequence[str]], Tensor]
 """N texts to (N, d), float32, on the CPU."""
 
 Strategy = Literal["scan", "bounded", "searches", "approximate"]
-"""scan: every stored vector was read. bounded: the 8-bit sketches were read instead. After either,
-all that could be among the best were scored. searches: inner-product searches, widened until no
-unseen candidate could be. approximate: candidates of a nearest-neighbour search were scored."""
+"""How candidates were found. scan: read every stored vector. bounded: read the 8-bit sketches
+instead. Both score every candidate that could be among the best. searches: inner-product searches,
+widened until no unseen candidate can be among the best. approximate: score the candidates of a
+nearest-neighbour search."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SearchReport:
     """How the hits of one context were found.
 
-    `num_candidates` were searched (those that pass the filter), `num_scored` of them got the full
-    score. `certified` says that no other candidate can be among the hits.
+    `num_candidates` were searched (those that pass the filter); `num_scored` of them got the full
+    score. `certified` means that no other candidate can be among the hits.
     """
 
     strategy: Strategy
@@ -74,14 +75,14 @@ class Engine(Protocol):
 
     @property
     def manifest(self) -> Manifest | None:
-        """The manifest of an index folder; None where the candidates lie elsewhere."""
+        """The manifest of an index folder; None if the candidates are elsewhere."""
 
     @property
     def num_bytes(self) -> int | None:
-        """The bytes of all files of an index folder; None where the candidates lie elsewhere."""
+        """The bytes of all files of an index folder; None if the candidates are elsewhere."""
 
     def __len__(self) -> int:
-        """The number of candidates, deleted ones left out."""
+        """The number of candidates, not counting deleted ones."""
 
     def __iter__(self) -> Iterator[Candidate]:
         """Every candidate."""
@@ -94,27 +95,27 @@ class Engine(Protocol):
     ) -> list[Found]:
         """The best `top_k` of the candidates that pass the filter, for each context (B, m, d).
 
-        Fewer where fewer pass. Ties by the larger id. Exact, and certified, if asked.
+        Fewer if fewer pass. The larger id wins a tie. Exact, and certified, if asked for.
         """
 
     def add(self, candidates: Iterable[Candidate], encode: Encode, *, replace: bool) -> int:
-        """Add candidates and return their number; all or, if anything fails, none.
+        """Add candidates and return their number. If anything fails, none is added.
 
-        An id that the index already has is replaced or, without `replace`, raises DataError. An id
-        given twice always raises it.
+        With `replace`, a candidate replaces the one with the same id; without, it raises DataError.
+        So does an id given twice.
         """
 
     def delete(self, identifiers: Sequence[str]) -> int:
         """Delete candidates by id and return their number.
 
-        Raises DataError, and deletes nothing, for an id that the index does not have.
+        Raises DataError for an unknown id, and deletes nothing then.
         """
 
     def compact(self) -> None:
         """Free the space of deleted candidates and add new ones to the search structures."""
 
     def refresh(self) -> bool:
-        """Show what other processes have committed since; return whether there was anything."""
+        """Show what other processes have committed since; return whether anything changed."""
 
     def verify(self) -> None:
         """Compare everything with its checksum. Raises IndexFolderError at the first difference."""

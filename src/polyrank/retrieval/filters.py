@@ -1,10 +1,10 @@
-"""Filters over the metadata of candidates, written as Python writes conditions.
+"""Filters over the metadata of candidates, written like conditions in Python.
 
     lang == "en" and (year >= 2020 or not archived == true) and topic in ["disk", "boot"]
 
-A condition compares a field with a text, a number or a truth value: == != < <= > >= in, not in;
-`a <= field < b` is two conditions. and, or, not and parentheses join them. A condition on a field
-that a candidate does not have is false, whatever it says; `not` turns that into true.
+A condition compares a field with a text, a number or a truth value by == != < <= > >= in, not in;
+`a <= field < b` is two conditions. Conditions are joined by and, or, not and parentheses. A
+condition on a field that a candidate does not have is false; `not` makes that true.
 """
 
 from __future__ import annotations
@@ -77,14 +77,14 @@ class Membership:
 
 @dataclass(frozen=True, slots=True)
 class All:
-    """Every one of `parts` holds."""
+    """All of `parts` hold."""
 
     parts: tuple[Filter, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Any:
-    """One of `parts` holds."""
+    """At least one of `parts` holds."""
 
     parts: tuple[Filter, ...]
 
@@ -115,7 +115,7 @@ def parse_filter(text: str) -> Filter:
 
 
 def read_node(node: ast.expr, text: str) -> Filter:
-    """A node of Python's syntax as a filter. Raises UsageError for any that is not one."""
+    """A node of Python's syntax as a filter. Raises UsageError if it is not one."""
     if isinstance(node, ast.BoolOp):
         parts = tuple(read_node(part, text) for part in node.values)
         return All(parts) if isinstance(node.op, ast.And) else Any(parts)
@@ -153,7 +153,7 @@ def read_comparison(left: ast.expr, op: ast.cmpop, right: ast.expr, text: str) -
 
 
 def present(inside: Membership) -> Filter:
-    """For `not in`: the field must be there, that is, equal to some value or not equal to it."""
+    """For `not in`: the field must exist, that is, be equal to some value or not equal to it."""
     first = inside.values[0]
     equal = Comparison(inside.field, "==", first)
     return Any((equal, Comparison(inside.field, "!=", first)))

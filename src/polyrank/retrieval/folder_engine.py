@@ -1,4 +1,4 @@
-"""The engine of an index folder: shards on the local disk, read where they lie."""
+"""The engine of an index folder: memory-mapped shards on the local disk."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ from polyrank.scoring.poly import Attention
 from polyrank.scoring.topk import Ranked
 
 SELECTIVE = 0.1
-"""Where fewer than this share of the rows pass a filter, a graph is mostly dead ends."""
+"""If fewer than this share of the rows pass a filter, a graph is mostly dead ends."""
 
 
 class FolderEngine:
@@ -57,9 +57,9 @@ class FolderEngine:
         *,
         cache: CandidateCache | None = None,
     ) -> None:
-        """`sample` gives contexts to tune a search structure with, where none are kept.
+        """`sample` gives contexts to tune a search structure with if none are stored.
 
-        `cache` is the state to show, by default the one that is committed now.
+        `cache` is the state to show, by default the committed one.
         """
         self.folder = folder
         self._sample = sample
@@ -100,7 +100,7 @@ class FolderEngine:
     ) -> list[Found]:
         """The best `top_k` of the candidates that pass the filter, for each context (B, m, d).
 
-        Certified if asked, and wherever the index has no search structure.
+        Certified if asked for, and always if the index has no search structure.
         """
         structure = None if exact else self.structure  # an exact search asks no graph
         cache = self.cache
@@ -127,9 +127,9 @@ class FolderEngine:
         return self._structure
 
     def add(self, candidates: Iterable[Candidate], encode: Encode, *, replace: bool) -> int:
-        """Add candidates and return their number; all or, if anything fails, none.
+        """Add candidates and return their number. If anything fails, none is added.
 
-        Errors name the line of a candidate if a `Candidates` knows its file.
+        Errors name the line of a candidate if `Candidates` knows its file.
         """
         if not isinstance(candidates, Candidates):
             candidates = Candidates(candidates)
@@ -142,7 +142,7 @@ class FolderEngine:
         return count
 
     def delete(self, identifiers: Sequence[str]) -> int:
-        """Delete candidates by id and return their number; all or none."""
+        """Delete candidates by id and return their number. If anything fails, none is deleted."""
         with self._changing() as change:
             count = delete(change, identifiers)
         self.refresh()
@@ -163,7 +163,7 @@ class FolderEngine:
                 self.refresh()
 
     def refresh(self) -> bool:
-        """Show what has been committed since; return whether there was anything.
+        """Show what has been committed since; return whether anything changed.
 
         Raises IndexFolderError if the index was built again by another model.
         """
@@ -211,8 +211,8 @@ def ranked_rows(
 ) -> tuple[list[Ranked], Strategy]:
     """The best `top_k` of the `allowed` rows for each context (B, m, d), and how they were found.
 
-    At least `top_k` rows are allowed. The search is approximate where there is a `structure` and
-    that pays, and exact otherwise.
+    At least `top_k` rows are allowed. The search is approximate if there is a `structure` and it
+    pays, and exact otherwise.
     """
     attention = cast("Attention", cache.manifest.model.attention)
     selective = allowed is not None and allowed.mean() < SELECTIVE

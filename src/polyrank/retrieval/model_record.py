@@ -1,4 +1,4 @@
-"""The model of an index, as its manifest records it: where it lies, and whether a model is the one.
+"""The model of an index, as its manifest records it: where it is, and whether a model is that one.
 
 Vectors mean nothing to another model, so an index is never opened with one.
 """
@@ -23,7 +23,7 @@ def model_folder(model: VectorModel, folder: Path) -> Path:
     path = None if model.path is None else Path(os.path.realpath(model.path))
     if path is None or not path.is_dir():
         raise UsageError(
-            "The model was not loaded from a folder that the index could name.",
+            "The model was not loaded from a folder, so the index cannot refer to it.",
             "Save it with save_pretrained and load it from there, or let the index keep a copy.",
         )
     if path == folder or folder in path.parents:
@@ -41,11 +41,11 @@ def recorded_model(
     model: VectorModel | None,
     **loading: Any,
 ) -> VectorModel:
-    """The model of an index: `model` if it is the one, or else the index's own.
+    """The model of an index: `model` if it made the index, or else the index's own.
 
     `loading` are options of `load_model`: device, dtype, batch_tokens.
-    Raises UsageError for a model without vectors, IndexFolderError for one that did not make the
-    index, or if the index's own is gone or damaged.
+    Raises UsageError for a model without vectors, and IndexFolderError for a model that did not
+    make the index, or if the index's own is missing or damaged.
     """
     if model is None:
         model = load_recorded_model(folder, record, files, **loading)
@@ -62,7 +62,7 @@ def load_recorded_model(
 ) -> VectorModel:
     """Load the model of an index, whose copy consists of `files`.
 
-    Raises IndexFolderError if it is gone or damaged.
+    Raises IndexFolderError if it is missing or damaged.
     """
     places = [folder / record.folder]
     if record.absolute is not None:

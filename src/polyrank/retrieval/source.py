@@ -1,6 +1,6 @@
-"""Where candidates come from: a file, or anything that can be iterated over.
+"""Where candidates come from: a file, or any iterable.
 
-Knows how candidates are named and what errors say of their place; knows nothing of vectors.
+Knows how candidates are named and how errors give their place; knows nothing of vectors.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from polyrank.records import NO_METADATA, Candidate
 Item: TypeAlias = str | Candidate | tuple[str, str] | tuple[str, str, Any]
 
 Source: TypeAlias = str | Path | Iterable[Item]
-"""A file of candidates, or candidates: texts, named by their place from 0, pairs (id, text), or
-(id, text, metadata)."""
+"""A file of candidates, or an iterable of texts (named by their place, from 0), of pairs (id, text)
+or of (id, text, metadata)."""
 
 
 class Candidates:
     """The candidates of a source, checked one by one, and where each came from.
 
-    Of a file only those at the places from `start` to before `stop`, if given.
+    `start` and `stop` select the candidates of a file at these places, `stop` excluded.
     """
 
     def __init__(self, source: Source, *, start: int = 0, stop: int | None = None) -> None:
@@ -35,7 +35,7 @@ class Candidates:
         self._places = start, stop
 
     def __iter__(self) -> Iterator[Candidate]:
-        """Yield them; a source that can be iterated over once, once. Raises DataError."""
+        """Yield the candidates; a one-time iterable only once. Raises DataError."""
         if self.path is not None:
             yield from read_candidates(self.path, *self._places)
             return
@@ -54,18 +54,18 @@ class Candidates:
             yield Candidate(parts[0], parts[1], as_metadata(metadata, self.at(place)))
 
     def at(self, place: int) -> Blame:
-        """A maker of errors of the candidate at a place."""
+        """A function that makes errors about the candidate at a place."""
         return lambda problem, remedy: DataError(f"At place {place}: {problem}", remedy)
 
     def blame(self, identifier: str, problem: str, remedy: str) -> DataError:
-        """An error of the candidate with this id; in a file it names the line."""
+        """An error about the candidate with this id; for a file it names the line."""
         if self.path is None:
             return DataError(f"The candidate {identifier!r}: {problem}", remedy)
         lines = lines_with_id(self.path, identifier)
         return DataError(problem, remedy, path=self.path, line=lines[0] if lines else None)
 
     def given_twice(self, identifier: str, rows: list[int]) -> DataError:
-        """The error of an id given twice; in a file it names the lines, else the places from 0."""
+        """The error for an id given twice; it names the lines of a file, else the places from 0."""
         remedy = "Give every candidate an id of its own, or leave out all ids."
         lines = [] if self.path is None else lines_with_id(self.path, identifier)
         if len(lines) < 2:

@@ -1,4 +1,4 @@
-"""What an index needs of a model. Knows nothing of encoders."""
+"""What an index needs from a model. Knows nothing of encoders."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class VectorModel(Protocol):
 
 
 def require_vectors(model: Any) -> None:
-    """Raise UsageError for a model that has no candidate vectors."""
+    """Raise UsageError for a model without candidate vectors."""
     architecture = getattr(getattr(model, "config", None), "architecture", None)
     if architecture == "cross":
         raise UsageError(

@@ -1,9 +1,9 @@
 """One fused pass on a GPU: logits, softmax and weighted sum of a tile never leave the chip.
 
-Written in Triton, which torch brings along on CUDA machines. For every tile of candidates the
-context vectors are taken in turn, with a running maximum, sum and weighted sum (online softmax),
-so that m may be anything. The result is the formula of `poly_scores`, computed from candidates in
-the type they are stored in and summed in float32.
+Written in Triton, which torch installs on CUDA machines. Each tile of candidates meets the context
+vectors in turn, with a running maximum, sum and weighted sum (online softmax), so m may be any
+number. The result is the formula of `poly_scores`, computed from candidates in the type they are
+stored in and summed in float32.
 
 Letters: B contexts, m vectors of each, N candidates, d dimensions.
 """
@@ -25,7 +25,7 @@ TILE_DIMENSIONS = 64
 
 
 CANDIDATES_AT_ONCE = 1 << 20
-"""Candidates whose scores stand in memory at once, for all contexts."""
+"""Candidates whose scores are in memory at once, for all contexts."""
 
 
 def fused_top_k(
@@ -33,7 +33,7 @@ def fused_top_k(
 ) -> tuple[Tensor, Tensor]:
     """The best k scores and their rows for each context: (B, k), (B, k), best first.
 
-    Of equal scores at the last place any may be kept.
+    Of equal scores at the last place, any may be kept.
     """
     k = min(k, len(candidates))
     best = torch.empty(len(contexts), 0, device=candidates.device)
@@ -50,7 +50,7 @@ def fused_top_k(
 def fused_scores(contexts: Tensor, candidates: Tensor, attention: Attention = "basic") -> Tensor:
     """Scores of every context against every candidate: (B, m, d), (N, d) → (B, N), float32.
 
-    Contexts are taken in the type of the candidates. No gradients.
+    Contexts are converted to the type of the candidates. No gradients.
     """
     count, num_vectors, dimension = contexts.shape
     total = len(candidates)

@@ -1,8 +1,8 @@
-"""One fixed matrix times many rows, by the fastest product the machine has.
+"""One fixed matrix times many rows, by the machine's fastest product.
 
-torch multiplies float32 on a CPU with MKL, which uses only half of the vector width on
-processors of other makers; oneDNN, which torch ships too, uses all of it and wants the fixed
-matrix packed once. Measured in `docs/log.md`. Knows the hardware; knows nothing of models.
+On a CPU, torch multiplies float32 with MKL, which uses only half of the vector width on other
+makers' processors. oneDNN, which torch also ships, uses all of it if the fixed matrix is packed
+once. Measured in `docs/log.md`. Knows the hardware; knows nothing of models.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def product(weight: Tensor, rows: int) -> Product:
 
 @cache
 def can_pack(dtype: torch.dtype) -> bool:
-    """Whether this build of torch has the packed product and computes it right."""
+    """Whether this build of torch has the packed product and computes it correctly."""
     if not torch.backends.mkldnn.is_available():
         return False
     generator = torch.Generator().manual_seed(0)  # leaves the global random state alone
@@ -58,7 +58,7 @@ def can_pack(dtype: torch.dtype) -> bool:
 
 @cache
 def can_multiply_int8() -> bool:
-    """Whether this build of torch multiplies 8-bit integers on the CPU and computes it right."""
+    """Whether this build of torch multiplies 8-bit integers correctly on the CPU."""
     left = torch.arange(-64, 64, dtype=torch.int8).view(8, 16)
     right = torch.arange(127, -1, -1, dtype=torch.int8).view(16, 8)
     try:

@@ -4,9 +4,10 @@ With l_i = y_i · e and w = softmax(l) over the m context vectors,
 
     s = (Σ w_i y_i) · e = Σ w_i l_i
 
-so the logits, once at hand, need no second product. One vector (m = 1) is the bi-encoder's inner
-product. A context vector of zeros stands for "no vector" (contexts with fewer than m) and is
-masked. Tensors only: `poly_scores` for training and evaluation, `ExactScorer` for search.
+so the score needs no second product after the logits. With one vector (m = 1) it is the
+bi-encoder's inner product. A context vector of zeros stands for "no vector" (contexts with fewer
+than m) and is masked. Tensors only: `poly_scores` for training and evaluation, `ExactScorer` for
+search.
 
 Letters: B contexts, m vectors of each, N candidates, C candidates of each context, d dimensions,
 r rank of a context's vectors.
@@ -25,11 +26,11 @@ from polyrank.scoring.matmul import Product, product
 Attention = Literal["basic", "sqrt"]
 
 CHUNK = 128
-"""Rows of one product, the last filled up with zeros: a product with another number of rows may
-add up in another order, and equal candidates would no longer score equally."""
+"""Rows of one product; the last product is padded with zeros. A product with another number of rows
+may add up in another order, and equal candidates would no longer score equally."""
 
 FACTOR_GAIN = 0.7
-"""The factor is used where it takes at most this share of the multiplications."""
+"""The factor is used if it takes at most this share of the multiplications."""
 
 
 def poly_scores(contexts: Tensor, candidates: Tensor, attention: Attention = "basic") -> Tensor:
@@ -51,7 +52,7 @@ def poly_scores_each(
 
 
 def combine(logits: Tensor, mask: Tensor, scale: float) -> Tensor:
-    """Σ softmax(l · scale)_i l_i over the m vectors that are there.
+    """Σ softmax(l · scale)_i l_i over the m vectors that are present.
 
     logits (B, m, N), mask (B, m) → (B, N).
     """
@@ -62,17 +63,17 @@ def combine(logits: Tensor, mask: Tensor, scale: float) -> Tensor:
 
 
 def present(contexts: Tensor) -> Tensor:
-    """Which context vectors are there and not padding: (B, m, d) → (B, m)."""
+    """Which context vectors are present and not padding: (B, m, d) → (B, m)."""
     return (contexts != 0).any(dim=-1)
 
 
 def attention_scale(attention: Attention, dimension: int) -> float:
-    """What the logits are multiplied with inside the softmax."""
+    """What the logits are multiplied by inside the softmax."""
     return dimension**-0.5 if attention == "sqrt" else 1.0
 
 
 class ExactScorer:
-    """The score of one context (m, d) and any candidates, bit-equal in whatever blocks they come.
+    """Scores one context (m, d) against any candidates; bit-equal however they are cut into blocks.
 
     One product with the context's vectors, then Σ softmax(l)_i l_i, in float32. Contexts whose
     vectors have a low rank (short ones: T tokens span T dimensions) are multiplied through their
@@ -104,7 +105,7 @@ class ExactScorer:
 def context_product(vectors: Tensor, rows: int) -> Product:
     """The product (n, d) → (n, m) with a context's vectors (m, d), in float32.
 
-    At once, or through the factor where that is cheaper.
+    Directly, or through the factor if that is cheaper.
     """
     count, dimension = vectors.shape
     if count > 1:
@@ -139,9 +140,9 @@ def factorise(vectors: Tensor, rank: int) -> Factor:
 
 
 def numerical_rank(vectors: Tensor, tolerance: float = 1e-6) -> int:
-    """The singular values above `tolerance` times the largest; at least 1.
+    """The number of singular values above `tolerance` times the largest; at least 1.
 
-    A context of T tokens has rank T at most, however many vectors are made of them.
+    A context of T tokens has rank T at most, however many vectors are made from them.
     """
     exact = vectors.double()
     values = torch.linalg.eigvalsh(exact @ exact.T)

@@ -1,11 +1,11 @@
-"""Screens: upper bounds of the scores of many candidates, from cheap products with known error.
+"""Screens: upper bounds of many candidates' scores, from cheap products with a known error.
 
-A screen multiplies candidates with all context vectors in low precision, takes the largest logit
-of each context and adds what the rounding can have hidden. With |l_i − l̂_i| ≤ ε for all i,
+A screen multiplies candidates by all context vectors in low precision, takes the largest logit of
+each context and adds what rounding may have hidden. With |l_i − l̂_i| ≤ ε for all i,
 s ≤ max l ≤ max l̂ + ε. Whatever a screen cannot exclude is left to `ExactScorer`.
 
     IntegerScreen   8-bit integers, summed exactly in 32 bits
-    FloatScreen     bfloat16, where the hardware multiplies it, or float32
+    FloatScreen     bfloat16 if the hardware multiplies it, else float32
 
 Letters: B contexts, m vectors of each, n candidates, d dimensions.
 """
@@ -24,16 +24,16 @@ from polyrank.scoring.matmul import can_multiply_int8, product
 from polyrank.scoring.poly import context_product
 
 BFLOAT16_STEP = 1.01 * 2.0**-8
-"""Rounding to bfloat16 changes a number by less than this share of it."""
+"""Rounding to bfloat16 changes a number by less than this share."""
 
 FLOAT32_STEP = 2.0**-24
 LARGEST_INT8 = 127
 
 SCREEN_ROWS = 8192
-"""Rows of one product: enough to hide the call, few enough that the result stays in cache."""
+"""Rows of one product: enough to hide the cost of the call, few enough to stay in cache."""
 
 CONVERTED_ROWS = 2048
-"""Rows of one product where candidates are converted first, which must stay in cache too."""
+"""Rows of one product if candidates are converted first; those must stay in cache, too."""
 
 
 TRIALS = 3
@@ -42,8 +42,8 @@ TRIALS = 3
 class ScreenRows(NamedTuple):
     """Candidates as they are screened.
 
-    `values` (n, d); a candidate is `values · scales` but for an error of norm `errors`, and that
-    product has the norm `norms`; each (n,).
+    `values` is (n, d). A candidate is `values · scales` plus an error of norm `errors`, and that
+    product has the norm `norms`; each is (n,).
     """
 
     values: Tensor
@@ -60,7 +60,7 @@ class Screen(Protocol):
 
 
 def quantised(vectors: Tensor) -> ScreenRows:
-    """Candidates (n, d) in 8 bits, one scale each, with what the rounding has changed."""
+    """Candidates (n, d) in 8 bits, one scale each, with the norm of the rounding error."""
     vectors = vectors.float()
     scales = vectors.abs().amax(dim=1) / LARGEST_INT8  # (n,)
     divisor = torch.where(scales > 0, scales, 1.0)[:, None]
@@ -71,7 +71,7 @@ def quantised(vectors: Tensor) -> ScreenRows:
 
 
 class IntegerScreen:
-    """Context vectors in 8-bit integers, one scale a context, against candidates in 8 bits."""
+    """Context vectors in 8-bit integers, one scale per context, against candidates in 8 bits."""
 
     def __init__(self, contexts: Tensor) -> None:
         contexts = repeated(contexts)  # (B, m, d)
@@ -105,7 +105,7 @@ class IntegerScreen:
 
 
 class FloatScreen:
-    """Products in bfloat16 or float32; candidates of any type but 8-bit integers."""
+    """Products in bfloat16 or float32; candidates of any type except 8-bit integers."""
 
     def __init__(self, contexts: Tensor, dtype: torch.dtype) -> None:
         contexts = repeated(contexts)  # (B, m, d)
@@ -123,7 +123,7 @@ class FloatScreen:
         self._product = make(rounded.flatten(0, 1), SCREEN_ROWS)
 
     def upper(self, rows: ScreenRows) -> Tensor:
-        """(B, n). `rows.errors` are not looked at: the values must be the candidates."""
+        """(B, n). Ignores `rows.errors`: the values must be the candidates."""
         num_contexts, num_vectors, _ = self._shape
         bounds = torch.empty(num_contexts, len(rows.values))
         step = SCREEN_ROWS if rows.values.dtype == self._dtype else CONVERTED_ROWS
@@ -138,9 +138,9 @@ class FloatScreen:
 
 
 def repeated(contexts: Tensor) -> Tensor:
-    """Contexts (B, m, d) in float32, each row of zeros replaced by another vector of its context.
+    """Contexts (B, m, d) in float32, with each row of zeros replaced by a vector of its context.
 
-    Rows of zeros are not vectors; with copies in their place, the largest logit stays the largest.
+    Rows of zeros are not vectors; copies in their place do not change the largest logit.
     """
     contexts = contexts.float()
     there = (contexts != 0).any(dim=2)  # (B, m)
@@ -157,7 +157,7 @@ def largest_norm(vectors: Tensor) -> Tensor:
 
 
 def screen_for(contexts: Tensor, dtype: torch.dtype) -> Screen:
-    """The fastest screen for candidates of a type."""
+    """The fastest screen for candidates of this type."""
     if dtype == torch.int8:
         return IntegerScreen(contexts)
     fast = has_bfloat16(contexts.device)
@@ -184,7 +184,7 @@ def sketches_are_faster(contexts: Tensor, dtype: torch.dtype) -> bool:
 
 @cache
 def screening_seconds(dtype: torch.dtype, num_vectors: int, dimension: int, threads: int) -> float:
-    """The time to screen a block for one context: the best of some trials."""
+    """The time to screen a block for one context: the best of several trials."""
     generator = torch.Generator().manual_seed(0)
     contexts = torch.randn(1, num_vectors, dimension, generator=generator)
     candidates = torch.randn(SCREEN_ROWS, dimension, generator=generator)

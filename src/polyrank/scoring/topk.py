@@ -1,8 +1,8 @@
-"""The best k of many candidates for each context, block by block: (B, N) never stands in memory.
+"""The best k of many candidates for each context, block by block: (B, N) is never in memory.
 
-Each block is screened for all contexts in one product; only what a screen cannot exclude gets the
-full score, the most promising first. On a CPU the products are in bfloat16 where the hardware has
-it, else in float32; on a GPU see `fused`. The result is exact in both cases. Knows rows and scores;
+Each block is screened for all contexts in one product. Only what a screen cannot exclude gets the
+full score, the most promising first. On a CPU the products are in bfloat16 if the hardware has it,
+else in float32; on a GPU see `fused`. The result is exact in both cases. Knows rows and scores;
 knows nothing of ids and files.
 
 Letters: B contexts, m vectors of each, N candidates, d dimensions.
@@ -26,7 +26,7 @@ from polyrank.scoring.screen import Screen, ScreenRows, norms_of, screen_for
 Scores = NDArray[np.float32]
 RowNumbers = NDArray[np.int64]
 Gather = Callable[[RowNumbers], Tensor]
-"""Rows (n,) to their vectors (n, d), float32."""
+"""Gives rows (n,) their vectors (n, d), float32."""
 
 FEWEST_AT_ONCE = 256
 GROWTH = 4
@@ -36,15 +36,15 @@ BLOCK_ROWS = 1 << 17
 """Rows that are screened at once."""
 
 MOST_BOUNDS = 1 << 22
-"""Bounds, of all contexts, that are looked at together, the most promising first: the more, the
-fewer rows are scored."""
+"""How many bounds, over all contexts, are looked at together, the most promising first: the more,
+the fewer rows are scored."""
 
 COLUMNS_AT_ONCE = 256
-"""Context vectors multiplied at once: more would push a block's logits out of the cache."""
+"""Context vectors multiplied at once; more would push a block's logits out of the cache."""
 
 
 class CandidateBlock(NamedTuple):
-    """Candidates from row `start`; `allowed` (n,), where given, says which may be found."""
+    """Candidates from row `start`; `allowed` (n,), if given, says which may be found."""
 
     start: int
     rows: ScreenRows
@@ -61,9 +61,9 @@ def best_rows(
 ) -> list[Ranked]:
     """The best rows of all blocks for each context (B, m, d); one `Best` for each context.
 
-    All blocks hold the same type of values. `gather` gives the vectors that are scored. `early`
-    are rows of each context to score first, which may be in no block. Raises ModelError if a
-    context's vectors are not numbers.
+    All blocks hold the same type of values. `gather` gives the vectors to score. `early` are rows
+    of each context to score first; they may be outside all blocks. Raises ModelError if a context's
+    vectors are not numbers.
     """
     if not bool(contexts.isfinite().all()):
         raise not_numbers("The vectors of a context")
@@ -83,7 +83,10 @@ def best_rows(
 
 
 def screened(contexts: Tensor, blocks: Iterable[CandidateBlock]) -> Iterator[tuple[int, Scores]]:
-    """The first row of each block, and its bounds for each context (B, n); NaN is not allowed."""
+    """The first row of each block, and its bounds for each context (B, n).
+
+    Rows that are not allowed have NaN.
+    """
     groups = context_groups(contexts)
     screens: list[Screen] = []
     for start, rows, allowed in blocks:
@@ -95,7 +98,7 @@ def screened(contexts: Tensor, blocks: Iterable[CandidateBlock]) -> Iterator[tup
 
 
 def joined(parts: Iterable[tuple[int, Scores]], most_rows: int) -> Iterator[tuple[int, Scores]]:
-    """Join bounds of ascending rows into spans of at most `most_rows`, if no part is larger.
+    """Join bounds of ascending rows into spans of at most `most_rows`, unless a part is larger.
 
     Rows in no part are NaN.
     """
@@ -120,7 +123,7 @@ def joined(parts: Iterable[tuple[int, Scores]], most_rows: int) -> Iterator[tupl
 
 
 def context_groups(contexts: Tensor) -> tuple[Tensor, ...]:
-    """Cut (B, m, d) into groups of nearly equal size, none above COLUMNS_AT_ONCE vectors."""
+    """Cut (B, m, d) into groups of nearly equal size, each of at most COLUMNS_AT_ONCE vectors."""
     most = max(1, COLUMNS_AT_ONCE // contexts.shape[1])
     return torch.tensor_split(contexts, max(1, -(-len(contexts) // most)))
 
@@ -128,9 +131,9 @@ def context_groups(contexts: Tensor) -> tuple[Tensor, ...]:
 def top_k(
     contexts: Tensor, candidates: Tensor, k: int, attention: Attention = "basic"
 ) -> list[Ranked]:
-    """The best k of candidates (N, d) for each context (B, m, d); ties by the larger row.
+    """The best k candidates (N, d) for each context (B, m, d); the larger row wins a tie.
 
-    Candidates of any floating type; their scores are those of `poly_scores` in float32, to 1e-4.
+    Candidates may have any floating type; scores equal `poly_scores` in float32 to 1e-4.
     On a GPU every candidate is scored in one fused pass, in the type of the candidates.
     """
     if candidates.is_cuda:
@@ -163,7 +166,7 @@ class Ranked(NamedTuple):
 
 
 class Best:
-    """The best k rows so far, by score and, where scores tie, by `key`, the larger first."""
+    """The best k rows so far, by score; of equal scores, the larger `key` comes first."""
 
     def __init__(self, top_k: int, key: Callable[[int], Any]) -> None:
         self.top_k = top_k
@@ -174,7 +177,7 @@ class Best:
         self._rows: RowNumbers = np.empty(0, np.int64)
 
     def offer(self, scores: Scores, rows: RowNumbers) -> None:
-        """Take scores (n,) of rows (n,) that were not offered before; NaN is never taken."""
+        """Take scores (n,) of rows (n,) that were not offered before; NaN is ignored."""
         places = np.flatnonzero(scores >= self.threshold)
         if not len(places):
             return
@@ -184,7 +187,7 @@ class Best:
             self._cut()
 
     def _cut(self) -> None:
-        """Keep k rows; of those that tie for the last places, the ones with the larger keys."""
+        """Keep k rows; of those that tie for the last places, those with the larger keys."""
         worst = len(self._scores) - self.top_k
         self.threshold = float(np.partition(self._scores, worst)[worst])
         if not worst:
@@ -200,15 +203,15 @@ class Best:
         self._scores, self._rows = self._scores[kept], self._rows[kept]
 
     def ranked(self) -> list[tuple[int, float]]:
-        """The best (row, score), best first; fewer than k where fewer were offered."""
+        """The best (row, score), best first; fewer than k if fewer were offered."""
         pairs = zip(self._rows.tolist(), self._scores.tolist(), strict=True)
         return sorted(pairs, key=lambda pair: (pair[1], self._key(pair[0])), reverse=True)
 
 
 def promising(bounds: Scores, count: int, threshold: float) -> float:
-    """A value that at least about `count` of many bounds reach, from a sample of them.
+    """A value that about `count` of many bounds reach or more, estimated from a sample.
 
-    `threshold` where that is higher, and −inf where there are not many.
+    At least `threshold`; just that if there are few bounds.
     """
     stride = len(bounds) // SAMPLED
     if stride < 2:
@@ -219,10 +222,10 @@ def promising(bounds: Scores, count: int, threshold: float) -> float:
 
 
 class Selector:
-    """Finds the best k of one context among rows that come with upper bounds of their scores.
+    """Finds the best k rows of one context, given upper bounds of their scores.
 
     The most promising are scored first; a row whose bound is below the k-th best score is never
-    scored. What it finds is exact if the bounds are true.
+    scored. The result is exact if the bounds hold.
     """
 
     def __init__(self, scorer: ExactScorer, gather: Gather, best: Best) -> None:
@@ -233,7 +236,7 @@ class Selector:
         self._early: RowNumbers = np.empty(0, np.int64)
 
     def begin(self, rows: RowNumbers) -> None:
-        """Score rows (n,), each given once, ahead of all others, whatever their bounds."""
+        """Score rows (n,), each given once, before all others, whatever their bounds."""
         self._early = np.sort(rows)
         self.score(self._early)
 

@@ -1,6 +1,6 @@
 """Batches of token ids: sorted by length, cut by a token budget, padded.
 
-Every encoding, in training, in bulk and in serving, goes through here. Knows nothing of texts.
+All encoding goes through here: in training, in bulk and in serving. Knows nothing of texts.
 
 Letters: B rows of a batch, T its longest row.
 """
@@ -14,24 +14,24 @@ import torch
 from torch import Tensor
 
 TOKEN_BUDGET = 4096
-"""Padded tokens in one batch. Activations of this size stay in a CPU's caches; the result does
-not depend on it."""
+"""Padded tokens in one batch. Activations of this size stay in a CPU's caches; results do not
+depend on it."""
 
 UNPADDED = 64
-"""How many times as many tokens a batch without padding has: its encoder looks up one vector per
-token, and in training, each batch costs a gradient of all vectors."""
+"""How many times more tokens a batch without padding has. Its encoder only looks up one vector per
+token, and in training each batch costs a gradient of all vectors."""
 
 Batch = dict[str, Tensor]
-"""`input_ids` (B, T), `rows` (B): the places of the rows in the caller's order; `attention_mask`
-(B, T) where there is padding, `token_type_ids` (B, T) where the encoder has segments. For an
-encoder that takes no padding: `input_ids` (n,), row after row, and `offsets` (B), where each
+"""`input_ids` (B, T), and `rows` (B), the places of the rows in the caller's order;
+`attention_mask` (B, T) if there is padding, `token_type_ids` (B, T) if the encoder has segments.
+For an encoder without padding: `input_ids` (n,), row after row, and `offsets` (B), where each row
 begins."""
 
 
 def plan(lengths: Sequence[int], budget: int = TOKEN_BUDGET) -> list[np.ndarray]:
     """Rows grouped by length, longest first, at most `budget` padded tokens a group.
 
-    The longest come first so that too large a budget fails at once and not at the end. A row
+    The longest come first, so that too large a budget fails at once and not at the end. A row
     longer than the budget is a group of its own.
     """
     order = np.argsort(-np.asarray(lengths, dtype=np.int64), kind="stable")
@@ -46,7 +46,7 @@ def plan(lengths: Sequence[int], budget: int = TOKEN_BUDGET) -> list[np.ndarray]
 
 
 def plan_unpadded(lengths: Sequence[int], budget: int = TOKEN_BUDGET) -> list[np.ndarray]:
-    """Rows in their order, about `UNPADDED` · `budget` tokens a group; an empty row has one."""
+    """Rows in order, about `UNPADDED` · `budget` tokens per group; an empty row counts as one."""
     if not len(lengths):
         return []
     ends = np.cumsum(np.maximum(np.asarray(lengths, dtype=np.int64), 1))
@@ -60,9 +60,9 @@ def planned(
     budget: int = TOKEN_BUDGET,
     size: int | None = None,
 ) -> list[np.ndarray]:
-    """The rows of each batch that `collate` makes of sequences.
+    """The rows of each batch that `collate` makes from sequences.
 
-    A batch has `size` rows, if that is given, whatever its tokens.
+    With `size`, a batch has that many rows, whatever its tokens.
     """
     lengths = [len(sequence) for sequence in sequences]
     if size is not None:
@@ -100,7 +100,7 @@ def collate(
 def scatter(
     values: Sequence[Sequence[int]], rows: np.ndarray, real: np.ndarray, fill: int
 ) -> Tensor:
-    """Write the values of the rows into the true places of `real`, `fill` elsewhere: (B, T)."""
+    """Write the values of the rows where `real` is true, and `fill` elsewhere: (B, T)."""
     padded = np.full(real.shape, fill, dtype=np.int64)
     padded[real] = joined(values, rows, int(real.sum()))
     return torch.from_numpy(padded)
@@ -126,9 +126,9 @@ def batches(
 
 
 def mask_of(batch: Batch) -> Tensor:
-    """The attention mask (B, T) as booleans, also where the batch has no padding.
+    """The attention mask (B, T) as booleans, even if the batch has no padding.
 
-    Of rows that lie one after another, whose encoder has one output for each: (B, 1).
+    (B, 1) for rows that follow one another, whose encoder has one output per row.
     """
     if "offsets" in batch:
         return torch.ones_like(batch["offsets"], dtype=torch.bool)[:, None]

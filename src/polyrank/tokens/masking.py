@@ -1,4 +1,4 @@
-"""BERT's corruption of token ids, of tokens or of whole words. Knows nothing of models.
+"""BERT's corruption of token ids, by tokens or by whole words. Knows nothing of models.
 
 Letters: B rows, T tokens of a row, V tokens of the vocabulary.
 """
@@ -14,7 +14,7 @@ from polyrank.errors import ModelError
 from polyrank.tokens.masking_config import MaskingConfig
 
 WORD_STARTS = ("Ġ", "▁")
-"""What begins a word in vocabularies of byte-level BPE and of SentencePiece."""
+"""What begins a word in byte-level BPE and SentencePiece vocabularies."""
 
 
 class Masked(NamedTuple):
@@ -43,10 +43,10 @@ class Masking:
         self.continues = continuations(tokenizer.convert_ids_to_tokens(list(range(size))))
 
     def __call__(self, ids: Tensor, draws: Tensor) -> Masked:
-        """Corrupt ids (B, T); special tokens, padding among them, are neither chosen nor drawn.
+        """Corrupt ids (B, T); special tokens, including padding, are neither chosen nor drawn.
 
-        Of each row its share of tokens, at least one, where it has any; of whole words, as many
-        as begin within that share. `draws` (3, B, T), uniform from 0 to 1, decide.
+        Chooses a share of each row's tokens, at least one if it has any; with whole words, as
+        many words as begin within that share. `draws` (3, B, T), uniform from 0 to 1, decide.
         """
         config = self.config
         ordinary = ~self.special[ids]
@@ -63,7 +63,7 @@ class Masking:
         return Masked(torch.where(replaced, drawn, corrupted), chosen)
 
     def words(self, ids: Tensor, ordinary: Tensor, count: Tensor, chance: Tensor) -> Tensor:
-        """Which tokens are of chosen words: (B, T)."""
+        """Which tokens belong to chosen words: (B, T)."""
         before = torch.zeros_like(ordinary)
         before[:, 1:] = ordinary[:, :-1]
         starts = ordinary & ~(self.continues[ids] & before)

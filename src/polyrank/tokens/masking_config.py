@@ -12,13 +12,13 @@ class MaskingConfig:
     """How texts are corrupted for the masked language model (Devlin et al., 2019)."""
 
     masked_share: float = 0.15
-    """The share of a text's tokens that are to be predicted."""
+    """The share of a text's tokens to predict."""
     masked_token: float = 0.8
     """The share of these that become the mask token."""
     masked_random: float = 0.1
-    """The share of these that become any token; the rest stay as they are."""
+    """The share of these that become a random token; the rest stay unchanged."""
     whole_words: bool = False
-    """Choose words, with all their tokens, instead of single tokens."""
+    """Choose whole words instead of single tokens."""
 
     def __post_init__(self) -> None:
         share = self.masked_share

@@ -1,6 +1,6 @@
 """A tokeniser read from its files by `tokenizers` alone, without importing `transformers`.
 
-It does what `TextTokenizer` asks of a tokeniser of `transformers`, and gives the same ids. Knows
+It does what `TextTokenizer` needs from a tokeniser of `transformers`, and gives the same ids. Knows
 nothing of models.
 """
 
@@ -31,7 +31,7 @@ class SavedTokenizer:
         self.eos_token_id = self.id_of("eos_token")
 
     def id_of(self, name: str) -> int | None:
-        """The id of a special token, such as `pad_token`; None where there is none."""
+        """The id of a special token, such as `pad_token`; None if there is none."""
         token = self.settings.get(name)
         content = token.get("content") if isinstance(token, dict) else token
         found: int | None = None if content is None else self.backend_tokenizer.token_to_id(content)
@@ -54,7 +54,7 @@ class SavedTokenizer:
 
 
 def read_tokenizer(folder: Path) -> SavedTokenizer | None:
-    """The tokeniser in a folder, or None where `tokenizers` alone cannot read it."""
+    """The tokeniser in a folder, or None if `tokenizers` alone cannot read it."""
     try:
         texts = [(folder / name).read_text(encoding="utf-8") for name in (TOKENIZER, SETTINGS)]
         return SavedTokenizer(*texts)

@@ -1,7 +1,7 @@
-"""Texts to token ids with the special tokens of the encoder, each text tokenised once.
+"""Turns texts into token ids with the encoder's special tokens; each text is tokenised once.
 
-Knows how contexts, candidates and pairs are put together and cut; knows nothing of padding,
-batches or models.
+Knows how contexts, candidates and pairs are joined and cut; knows nothing of padding, batches or
+models.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from polyrank.records import Context
 PROBE = "a"
 
 Side = Literal["left", "right"]
-"""The side on which a text that is too long loses tokens."""
+"""The side on which a long text loses tokens."""
 Truncation = Literal["by_kind", "left", "right"]
 """The same for contexts; `by_kind` cuts a dialogue on the left and a single text on the right."""
 
@@ -33,7 +33,7 @@ class Template(NamedTuple):
 class TextTokenizer:
     """A tokeniser of `transformers` that never truncates or pads on its own.
 
-    Whatever truncation and padding the stored tokeniser has baked in are switched off.
+    Truncation and padding of the stored tokeniser are switched off.
     """
 
     def __init__(self, tokenizer: Any) -> None:
@@ -46,7 +46,7 @@ class TextTokenizer:
             ([i] for i in (tokenizer.sep_token_id, tokenizer.eos_token_id) if i is not None), []
         )
         self.padding: int | None = self.pad_id
-        """What fills up the rows of a batch; None where its rows lie one after another instead."""
+        """What pads the rows of a batch; None if rows follow one another instead."""
         self.single, self.pair = self._probe()
 
     def encode(self, texts: Sequence[str]) -> list[list[int]]:
@@ -136,8 +136,8 @@ class TextTokenizer:
         second = find(bare, joined, first + len(bare))
         if not bare or min(start, first, second) < 0:
             raise ModelError(
-                f"The tokeniser {type(self.pretrained).__name__} wraps texts in a way that cannot "
-                "be followed.",
+                f"The tokeniser {type(self.pretrained).__name__} changes texts when it adds "
+                "special tokens.",
                 "Use an encoder whose tokeniser only adds special tokens around its texts.",
             )
         size = len(bare)
@@ -152,7 +152,7 @@ class TextTokenizer:
 
 
 class BareTokenizer(TextTokenizer):
-    """A tokeniser for averages of word vectors: nothing is put around or between texts.
+    """A tokeniser for averages of word vectors: it adds no special tokens.
 
     Batches of its ids are not padded.
     """
@@ -170,7 +170,7 @@ class BareTokenizer(TextTokenizer):
         self.unknown = unknown_of(tokenizer.backend_tokenizer) if drops_unknown else None
 
     def encode(self, texts: Sequence[str]) -> list[list[int]]:
-        """Token ids of each text, which may be none."""
+        """Token ids of each text; a text may have none."""
         encoded = super().encode(texts)
         if self.unknown is None:
             return encoded
@@ -181,7 +181,7 @@ class BareTokenizer(TextTokenizer):
 
 
 def unknown_of(tokenizer: Any) -> int | None:
-    """The token that stands for what a tokeniser's vocabulary does not have, if there is one."""
+    """The token for words outside a tokeniser's vocabulary, if there is one."""
     model = json.loads(tokenizer.to_str())["model"]
     if "unk_id" in model:  # SentencePiece's unigrams
         found: int | None = model["unk_id"]
@@ -206,5 +206,5 @@ def side_of(context: Context, truncation: Truncation) -> Side:
 
 
 def cut(ids: list[int], room: int, side: Side) -> list[int]:
-    """At most `room` ids: the last ones where the cut is on the left, else the first."""
+    """At most `room` ids: the last ones if the cut is on the left, else the first."""
     return ids[max(len(ids) - room, 0) :] if side == "left" else ids[:room]

@@ -15,7 +15,7 @@ from polyrank.errors import DataError
 
 SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 ALPHABET_SHARE = 8
-"""Single characters take at most one piece in so many of the vocabulary; rarer ones are [UNK]."""
+"""Single characters take at most one in this many pieces; rarer characters are [UNK]."""
 
 
 def train_tokenizer(
@@ -23,11 +23,10 @@ def train_tokenizer(
 ) -> PreTrainedTokenizerFast:
     """A WordPiece tokeniser (Devlin et al., 2019) of at most `size` pieces.
 
-    `texts` are gone through twice and must be the same each time. The same texts give the same
-    tokeniser: the trainer numbers the characters inside words as it meets them, in an order that
-    changes from run to run, and breaks ties by these numbers; named beforehand, they have fixed
-    ones. Accents are kept, since taking them off takes the syllables of Korean apart. Raises
-    UsageError for a size too small, DataError where there is no text.
+    `texts` are read twice and must be the same each time. The same texts give the same tokeniser:
+    the trainer breaks ties by the numbers of the characters, whose order changes from run to run,
+    so they are numbered beforehand. Accents are kept, since removing them splits Korean syllables.
+    Raises UsageError for a size that is too small, DataError if there is no text.
     """
     require(size >= 10 * len(SPECIAL), "vocabulary", f"at least {10 * len(SPECIAL)}", size)
     letters = alphabet_of(texts, size, lower_case=lower_case)
@@ -47,7 +46,7 @@ def train_tokenizer(
 
 
 def alphabet_of(texts: Iterable[str], size: int, *, lower_case: bool) -> list[str]:
-    """The most frequent characters of the texts, in a fixed order. Raises DataError for none."""
+    """The most frequent characters of the texts, in a fixed order. Raises DataError if none."""
     cleaned = blank_tokenizer(WordPiece(unk_token="[UNK]"), lower_case=lower_case).normalizer
     counts: Counter[str] = Counter()
     for text in texts:
@@ -55,7 +54,7 @@ def alphabet_of(texts: Iterable[str], size: int, *, lower_case: bool) -> list[st
     usual = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
     letters = sorted(letter for letter, _ in usual[: size // ALPHABET_SHARE] if letter.strip())
     if not letters:
-        raise DataError("There is no text to make a vocabulary of.", "Give a corpus with texts.")
+        raise DataError("There is no text to make a vocabulary from.", "Give a corpus with texts.")
     return letters
 
 

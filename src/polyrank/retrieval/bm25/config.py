@@ -1,8 +1,8 @@
-"""What BM25 compares: its settings, and the words that they make of a text. Needs no numpy.
+"""The settings of BM25, and the words that they make of a text. Needs no numpy.
 
-A word is a run of letters, marks and digits. Scripts whose words are not set apart by spaces (Han,
-kana, Thai, Lao, Khmer, Burmese, Tibetan), or carry particles and endings (Hangul), give overlapping
-pairs of letters instead of words. Knows nothing of scores.
+A word is a run of letters, marks and digits. Some scripts do not separate words by spaces (Han,
+kana, Thai, Lao, Khmer, Burmese, Tibetan) or attach particles and endings to them (Hangul). They
+give overlapping pairs of letters instead. Knows nothing of scores.
 """
 
 from __future__ import annotations
@@ -36,16 +36,16 @@ JOINERS = {0x00AD: None, 0x200C: None, 0x200D: None}
 
 @dataclass(frozen=True, kw_only=True)
 class BM25Config:
-    """What defines a BM25 score, beside the texts."""
+    """What defines a BM25 score, besides the texts."""
 
     k1: float = 1.5
-    """How fast further occurrences of a word count less; the larger, the slower."""
+    """How much repeated occurrences of a word count; the larger, the more."""
     b: float = 0.75
-    """How much longer candidates are held against them, from 0 to 1."""
+    """How much long candidates are penalised, from 0 to 1."""
     stemmer: str | None = None
-    """Compare the stems of words of this language, such as english; needs PyStemmer."""
+    """Compare stems of words in this language, such as english; needs PyStemmer."""
     letters: int | None = None
-    """Compare overlapping runs of this many letters in the place of words."""
+    """Compare overlapping runs of this many letters instead of words."""
 
     def __post_init__(self) -> None:
         require(self.k1 >= 0, "k1", "0 or more", self.k1)
@@ -60,7 +60,7 @@ class BM25Config:
 
 @cache
 def word_pattern() -> re.Pattern[str]:
-    """What finds words: a run of an unspaced script, or of any other letters.
+    """The pattern of a word: a run of an unspaced script, or of any other letters.
 
     Python's own class of letters and digits lacks the marks that Indic vowels are written with.
     """
@@ -71,7 +71,7 @@ def word_pattern() -> re.Pattern[str]:
 
 
 def words(text: str) -> list[str]:
-    """The words of a text in their order, in one case and one form of their letters."""
+    """The words of a text in order, case-folded and normalised (NFKC)."""
     if text.isascii():  # the same words, found faster
         return ASCII_WORD.findall(text.lower())
     found: list[str] = []
@@ -95,9 +95,9 @@ def pieces(text: str, length: int) -> list[str]:
 
 
 def stemmed_words(language: str) -> Tokenise:
-    """A tokeniser that also cuts words of a language to their stems, by PyStemmer.
+    """A tokeniser that also reduces words to their stems, by PyStemmer.
 
-    Raises UsageError where the package is missing or does not know the language.
+    Raises UsageError if the package is missing or does not know the language.
     """
     try:
         package = importlib.import_module("Stemmer")

@@ -1,6 +1,6 @@
 """Lexical search: BM25 over the words of candidates, by the package bm25s (extra `bm25`).
 
-Searched like an `Index`, and a ranker of pairs like a cross-encoder, so that it is a baseline
+It is searched like an `Index` and ranks pairs like a cross-encoder, so it can be a baseline
 wherever a model is evaluated. Knows nothing of vectors.
 
 Letters: N candidates, n pairs, q words of a context.
@@ -33,9 +33,9 @@ STANDARD = BM25Config()
 
 
 class WordNumbers:
-    """The words of all candidates as numbers in one array: four bytes a word.
+    """The words of all candidates as numbers in one array: four bytes per word.
 
-    Looks to bm25s like a list of lists.
+    To bm25s it looks like a list of lists.
     """
 
     def __init__(self) -> None:
@@ -44,7 +44,7 @@ class WordNumbers:
         self.ends = array("q")
 
     def add(self, found: Sequence[str]) -> None:
-        """Take the words of the next candidate."""
+        """Add the words of the next candidate."""
         self.flat.extend(self.numbers.setdefault(word, len(self.numbers)) for word in found)
         self.ends.append(len(self.flat))
 
@@ -174,8 +174,8 @@ class BM25Index:
     def score_pairs(self, pairs: Pairs, *, show_progress_bar: bool = False) -> Tensor:
         """The score of each (context, candidate), (n,), float32, of any texts; () of one pair.
 
-        The frequencies of words and the mean length are those of the index. A word that the index
-        does not have counts as a word that none of its candidates has.
+        Word frequencies and the mean length are those of the index. A word that is not in the index
+        counts as one that no candidate contains.
         """
         listed, is_one = as_pairs(pairs)
         contexts: dict[Context, Counter[str]] = {}
@@ -195,7 +195,7 @@ class BM25Index:
         return found[0] if is_one else found
 
     def score_counts(self, context: Counter[str], candidate: Counter[str]) -> float:
-        """The score of one pair, from how often each word is in either."""
+        """The score of one pair, from how often each word occurs in each text."""
         k1, b = self.config.k1, self.config.b
         length = 1 - b + b * candidate.total() / self.mean_length
         unknown = inverse_frequency(np.zeros(1), len(self))[0]
@@ -220,20 +220,20 @@ class BM25Index:
 
 
 def scanned(num_candidates: int, num_scored: int) -> SearchReport:
-    """The report of a search that looked at every candidate with a word of the context."""
+    """The report of a search that looked at every candidate that shares a word with the context."""
     return SearchReport(
         strategy="scan", num_candidates=num_candidates, num_scored=num_scored, certified=True
     )
 
 
 def inverse_frequency(frequencies: NDArray[Any], count: int) -> NDArray[np.float64]:
-    """ln(1 + (N − f + ½) / (f + ½)) of words that are in f of N candidates."""
+    """ln(1 + (N − f + ½) / (f + ½)) for words that occur in f of N candidates."""
     idf: NDArray[np.float64] = np.log1p((count - frequencies + 0.5) / (frequencies + 0.5))
     return idf
 
 
 def best_rows(scores: NDArray[np.float32], top_k: int) -> list[int]:
-    """The rows of the best positive scores, best first, and the earlier of equal ones first."""
+    """The rows of the best positive scores, best first; of equal ones, the earlier first."""
     rows = np.flatnonzero(scores > 0)
     if len(rows) > top_k:
         values = scores[rows]
@@ -248,7 +248,7 @@ def best_rows(scores: NDArray[np.float32], top_k: int) -> list[int]:
 
 
 def tokeniser(config: BM25Config) -> Tokenise:
-    """What cuts texts as the settings say. Raises UsageError for an unknown stemmer."""
+    """The function that splits texts into words. Raises UsageError for an unknown stemmer."""
     if config.stemmer is not None:
         return stemmed_words(config.stemmer)
     return words if config.letters is None else partial(pieces, length=config.letters)

@@ -1,7 +1,7 @@
-"""An index folder of parts that were encoded in bulk: nothing is encoded, files are linked.
+"""Joins parts that were encoded in bulk into an index folder: files are linked, nothing is encoded.
 
-The files of a finished part are never changed, so that an index may share them with the part;
-where the system cannot link, they are copied. Memory does not grow with the candidates.
+The files of a finished part never change, so an index may share them with the part. If the system
+cannot link, they are copied. Memory does not grow with the candidates.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ def assemble_folder(
     """Write an index of all parts in the folder `encoded` to `path`, replacing an index there.
 
     `model_from` is the folder to name as the model's; with None the index keeps a copy. `complete`
-    may change the folder before it takes its place. Raises IndexFolderError, UsageError, DataError,
-    StorageError; whatever is raised, what stood at `path` still does.
+    may change the folder before it is moved to `path`. Raises IndexFolderError, UsageError,
+    DataError, StorageError; an error leaves `path` as it was.
     """
     parts = all_parts(encoded)
     common = parts[0].job
@@ -75,8 +75,8 @@ def assemble_folder(
 def all_parts(encoded: Path) -> list[Part]:
     """Every part of a job, in order.
 
-    Raises IndexFolderError for a damaged part, and UsageError if there is none, if one is missing
-    or if they are not of one job.
+    Raises IndexFolderError for a damaged part, and UsageError if there are none, if one is missing,
+    or if they belong to different jobs.
     """
     found = finished_parts(encoded)
     if not found:
@@ -102,7 +102,7 @@ def all_parts(encoded: Path) -> list[Part]:
 
 
 def missing_parts(encoded: Path, job: BulkJob, missing: list[int]) -> UsageError:
-    """The error that names parts that are not there, and the command that makes one."""
+    """The error that names the missing parts and the command that makes one."""
     shown = ", ".join(map(str, missing[:SHOWN_PARTS]))
     shown += f" and {len(missing) - SHOWN_PARTS} more" if len(missing) > SHOWN_PARTS else ""
     several = len(missing) > 1
@@ -158,9 +158,9 @@ def of_folder(files: Mapping[str, FileRecord], folder: str) -> dict[str, FileRec
 
 
 def link(file: Path, target: Path, expected: FileRecord, advance: Callable[[int], None]) -> None:
-    """Link a file to `target`, or copy it; `advance` hears of bytes that were verified.
+    """Link a file to `target`, or copy it; `advance` is told how many bytes were verified.
 
-    Raises IndexFolderError if the file is not as expected.
+    Raises IndexFolderError if the file is not as recorded.
     """
     fault = None
     if not file.is_file():
@@ -182,7 +182,7 @@ def link(file: Path, target: Path, expected: FileRecord, advance: Callable[[int]
 
 
 def candidates_of(job: BulkJob) -> Candidates:
-    """The file of candidates, to name lines of it, if it still lies there."""
+    """The file of candidates, if it still exists, to name its lines."""
     path = Path(job.source.path)
     there = path.is_file() and path.stat().st_size == job.source.bytes
     return Candidates(path if there else ())

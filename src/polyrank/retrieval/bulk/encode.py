@@ -1,11 +1,11 @@
-"""Bulk encoding: a file of candidates in N parts, each encoded by whichever process is free.
+"""Bulk encoding: a file of candidates in N parts, each encoded by any free process.
 
     polyrank encode … --num-parts 4 --part-index 0     on one machine
     polyrank encode … --num-parts 4 --part-index 1     on another
     polyrank index build … --encoded DIR                 all parts to an index (see `assemble`)
 
-The shards of an index are something else than these parts. A part that is finished
-is skipped; one that was interrupted resumes. Processes share nothing but the folder of the parts.
+Parts are not the shards of an index. Finished parts are skipped, interrupted ones resume. Processes
+share nothing but the folder of the parts.
 """
 
 from __future__ import annotations
@@ -56,11 +56,11 @@ from polyrank.retrieval.vector_model import VectorModel, require_vectors
 from polyrank.storage import storage_errors
 
 PartState = Literal["encoded", "there", "busy"]
-"""encoded: by this call. there: it was finished before. busy: another process encodes it."""
+"""encoded: by this call. there: finished before. busy: another process is encoding it."""
 
 
 class EncodedPart(NamedTuple):
-    """What has become of a part."""
+    """The state of a part after a call."""
 
     part_index: int
     num_candidates: int
@@ -78,11 +78,11 @@ def encode_part(
     storage: Storage = "float32",
     layout: ShardLayout | None = None,
 ) -> EncodedPart:
-    """Encode one of `num_parts` contiguous parts of a file of candidates, unless it is there.
+    """Encode one of `num_parts` contiguous parts of a file of candidates, unless it is finished.
 
-    Raises UsageError if the folder `output` has parts of another model, source, number or type of
-    storage, or if another process encodes this part; DataError for bad candidates; ModelError;
-    StorageError if the disk is full. Interrupted, the same call resumes.
+    The same call resumes an interrupted one. Raises UsageError if the folder `output` has parts of
+    another model, source, number of parts or type of storage, or if another process is encoding
+    this part; DataError for bad candidates; ModelError; StorageError if the disk is full.
     """
     encoder = BulkEncoder(model, source, output, num_parts, storage=storage, layout=layout)
     part = encoder.encode(part_index)
@@ -95,7 +95,7 @@ def encode_part(
 
 
 class BulkEncoder:
-    """Encodes parts of one job with one model. Several may work on one folder of parts."""
+    """Encodes parts of one job with one model. Several encoders may share one folder of parts."""
 
     def __init__(
         self,
@@ -134,7 +134,7 @@ class BulkEncoder:
             require_same_job(part_folder(self.output, index), part.job, self.job)
 
     def encode_all(self) -> Iterator[EncodedPart]:
-        """Encode every part that is not there and that no other process is at."""
+        """Encode every part that is missing and that no other process is encoding."""
         done = rows_done(self.output)
         with bar(ENCODING, total=self.job.source.rows, unit=UNIT, done=done) as task:
             for index in range(self.job.num_parts):
@@ -143,7 +143,7 @@ class BulkEncoder:
                 yield part
 
     def encode(self, index: int) -> EncodedPart:
-        """Encode a part, unless it is there or another process is at it."""
+        """Encode a part, unless it is finished or another process is encoding it."""
         if not 0 <= index < self.job.num_parts:
             raise UsageError(
                 f"There is no part {index} of {self.job.num_parts}.",
@@ -192,7 +192,7 @@ class BulkEncoder:
         shards = write_texts(candidates, fresh, self.job.layout, kinds) if start < stop else []
         if look_of(self.source) != self._seen:
             raise DataError(
-                "The file has changed while it was read.", "Start again.", path=self.source
+                "The file changed while it was being read.", "Start again.", path=self.source
             )
         require_unique_ids(shards, candidates)
         return shards
@@ -217,7 +217,7 @@ def rows_done(output: Path) -> int:
 
 
 def look_of(path: Path) -> tuple[int, int] | None:
-    """What changes when a file is written again: its size and time; None without a file."""
+    """What changes when a file is written again: its size and time; None if there is no file."""
     try:
         found = path.stat()
     except OSError:

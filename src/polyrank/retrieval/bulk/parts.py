@@ -1,7 +1,7 @@
-"""The parts of a bulk encoding: where they lie, and the manifest of each.
+"""The parts of a bulk encoding: their folders, and the manifest of each.
 
     DIR/source.json               what was found in the file of candidates (see `survey`)
-    DIR/part-00003/part.json      the manifest of the part 3, counted from 0
+    DIR/part-00003/part.json      the manifest of part 3, counted from 0
     DIR/part-00003/shards/N/      ids, texts, metadata and vectors, as in an index folder
     DIR/.part-00003.encoding/     the part while it is made
 
@@ -40,9 +40,9 @@ NAME = re.compile(r"part-(\d{5,})")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SourceRecord:
-    """A file of candidates: its size and SHA-256 as it lies, its candidates, the kinds of fields.
+    """A file of candidates: its size, SHA-256, number of candidates and kinds of fields.
 
-    `path` is where it lay; a copy elsewhere is the same source.
+    `path` is where it was read; a copy elsewhere is the same source.
     """
 
     path: str = field(compare=False)
@@ -69,8 +69,8 @@ class BulkJob:
     def rows_of(self, index: int) -> tuple[int, int]:
         """The places, from the first to before the last, of a part.
 
-        Parts are cut between blocks where there is a block for each. Then a block is encoded with
-        the same texts as in a build by one process, and its vectors are bit for bit the same.
+        Parts are cut between blocks if there is at least one block for each. Then a block has the
+        same texts as in a build by one process, and its vectors are bit for bit the same.
         """
         rows, block = self.source.rows, self.layout.block_rows
         unit = block if rows >= self.num_parts * block else 1
@@ -81,7 +81,7 @@ class BulkJob:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Part:
-    """A part that is finished; `start` and `stop` are its places in the source."""
+    """A finished part; `start` and `stop` are its places in the source."""
 
     job: BulkJob
     index: int
@@ -97,7 +97,7 @@ class Part:
 
 
 def part_folder(output: Path, index: int) -> Path:
-    """Where a part lies."""
+    """The folder of a part."""
     return output / f"part-{index:05d}"
 
 
@@ -108,14 +108,14 @@ def part_job(output: Path, index: int, identity: Mapping[str, Any]) -> Job:
 
 
 def finished_parts(output: Path) -> dict[int, Part]:
-    """The parts that are finished, by their indices. Raises IndexFolderError for a damaged one."""
+    """The finished parts, by index. Raises IndexFolderError for a damaged one."""
     found = [path for path in output.glob("part-*") if NAME.fullmatch(path.name)]
     parts = [read_part(path) for path in sorted(found)]
     return {part.index: part for part in parts}
 
 
 def write_part(folder: Path, part: Part) -> None:
-    """Write the manifest of a part that is about to take its place. Raises StorageError."""
+    """Write the manifest of a part that is about to be moved into place. Raises StorageError."""
     plain = {"format": FORMAT, "version": VERSION, "polyrank": __version__}
     plain |= dataclasses.asdict(part)
     plain["checksum"] = checksum_of(plain)
@@ -167,7 +167,7 @@ def part_from_plain(plain: Mapping[str, Any]) -> Part:
 
 
 def require_same_job(folder: Path, found: BulkJob, wanted: BulkJob) -> None:
-    """Raise UsageError, naming what differs, for a part of another job than is wanted."""
+    """Raise UsageError, naming what differs, for a part of another job."""
     differences = {
         f"by the model {found.fingerprint[:12]} with m = {found.num_vectors}, not by "
         f"{wanted.fingerprint[:12]} with m = {wanted.num_vectors}": found.fingerprint

@@ -8,7 +8,7 @@
     )                                                # rows with "text" get "vector"
     list(encode_with_ray("my-poly", "candidates.jsonl", "parts", num_parts=64, num_actors=8))
 
-Knows of Ray only what its public names say; Ray is the extra `ray`.
+Uses only Ray's public names; Ray is the extra `ray`.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ from polyrank.retrieval.store.writing import ENCODING, UNIT
 from polyrank.retrieval.vector_model import VectorModel, require_vectors
 
 ON_THIS_MACHINE = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"
-"""With 0, a cluster of one machine listens on 127.0.0.1 only, on Linux too. Ray reads it when it
-is imported."""
+"""With 0, a cluster of one machine listens on 127.0.0.1 only, on Linux too. Ray reads this variable
+when it is imported."""
 
 RAY_STEPS = 10_000
 """Ray counts resources in this fraction of one."""
@@ -43,7 +43,7 @@ class CandidateEncoder:
     """A stage of Ray Data: the column "text" of a batch (n,) gets a column "vector" (n, d).
 
     Give the class to `map_batches`, so that each actor loads the model once. Vectors are float32,
-    the same as `encode_candidates` gives.
+    as `encode_candidates` gives them.
     """
 
     def __init__(
@@ -53,7 +53,7 @@ class CandidateEncoder:
         self.column = column
 
     def __call__(self, batch: dict[str, Any]) -> dict[str, Any]:
-        """Add the vectors. Raises UsageError for a batch without texts."""
+        """Add the vectors. Raises UsageError for a batch without the column."""
         if self.column not in batch:
             raise UsageError(
                 f"The batch has no column {self.column!r}, only {', '.join(map(repr, batch))}.",
@@ -71,7 +71,7 @@ class PartEncoder:
         self._encoder: BulkEncoder | None = None
 
     def encode(self, part_index: int) -> EncodedPart:
-        """Encode a part, unless it is there or another process is at it."""
+        """Encode a part, unless it is finished or another process is encoding it."""
         if self._encoder is None:
             self._encoder = self._make()
         return self._encoder.encode(part_index)
@@ -90,13 +90,13 @@ def encode_with_ray(
     dtype: str = "auto",
     address: str | None = None,
 ) -> Iterator[EncodedPart]:
-    """Encode all parts that are not there, as `encode_part` does, and yield them as they come.
+    """Encode all missing parts as `encode_part` does, and yield them as they finish.
 
-    The actors divide the cores of the cluster among them, and its GPUs. They run on the cluster
-    that Ray is connected to, on that at `address`, or else on one that is started on this machine
-    and shut down at the end. All machines must see `model`, `source` and `output` under these
-    names. Raises what `encode_part` raises, wherever it was raised, MissingExtraError, and
-    PolyrankError if an actor dies.
+    The actors share the cores of the cluster, and its GPUs. They run on the cluster that Ray is
+    connected to, on the one at `address`, or else on one that is started on this machine and shut
+    down at the end. All machines must see `model`, `source` and `output` under these names. Raises
+    what `encode_part` raises on any machine, MissingExtraError, and PolyrankError if an actor
+    dies.
     """
     if num_parts < 1 or num_actors < 1:
         raise UsageError(
@@ -141,7 +141,7 @@ def load_vector_model(path: str | Path, device: str, dtype: str) -> VectorModel:
 
 
 def results(ray: Any, pool: Any, num_parts: int) -> Iterator[EncodedPart]:
-    """What the actors give, in any order."""
+    """The results of the actors, in any order."""
     try:
         yield from pool.map_unordered(lambda actor, i: actor.encode.remote(i), range(num_parts))
     except ray.exceptions.RayTaskError as error:
@@ -151,12 +151,12 @@ def results(ray: Any, pool: Any, num_parts: int) -> Iterator[EncodedPart]:
     except ray.exceptions.RayActorError as error:
         raise PolyrankError(
             f"An encoding actor died: {' '.join(str(error).split())}",
-            "Run the same command again, which resumes; with fewer actors if memory is short.",
+            "Run the same command again to resume; use fewer actors if memory is short.",
         ) from error
 
 
 def shares(resources: dict[str, float], count: int) -> dict[str, float]:
-    """What each of `count` actors may use, so that all of them fit."""
+    """The resources of each of `count` actors, so that all of them fit."""
     cpus, gpus = (resources.get(kind, 0.0) / count for kind in ("CPU", "GPU"))
     return {
         "num_cpus": float(int(cpus)) if cpus >= 1 else int(cpus * RAY_STEPS) / RAY_STEPS,
@@ -166,9 +166,9 @@ def shares(resources: dict[str, float], count: int) -> dict[str, float]:
 
 @contextlib.contextmanager
 def connected(address: str | None = None) -> Iterator[Any]:
-    """Ray, connected to a cluster; one that is started here is shut down at the end.
+    """Ray, connected to a cluster; a cluster that is started here is shut down at the end.
 
-    Its usage statistics and its dashboard are off; unless Ray was imported before, it listens on
+    Ray's usage statistics and dashboard are off. Unless Ray was imported before, it listens on
     127.0.0.1 only. Raises MissingExtraError.
     """
     ray = import_ray()

@@ -1,8 +1,8 @@
 """One pass over a file of candidates before its parts are encoded.
 
-Bad lines, ids given twice and fields of several kinds show here, before the first text is encoded.
-What was found is kept beside the parts, so that only the file's checksum is computed again. Memory
-does not grow with the file.
+Bad lines, ids given twice and fields of several kinds are found here, before the first text is
+encoded. The result is kept beside the parts; later only the file's checksum is computed again.
+Memory does not grow with the file.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ SURVEY = "source.json"
 
 
 def survey(path: Path, output: Path) -> SourceRecord:
-    """What is in a file of candidates; kept in the folder `output`.
+    """Survey a file of candidates; the result is kept in the folder `output`.
 
     Raises DataError for bad candidates or none, StorageError if the disk is full.
     """
@@ -47,7 +47,7 @@ def survey(path: Path, output: Path) -> SourceRecord:
 
 
 def is_of(kept: SourceRecord, path: Path) -> bool:
-    """Whether a survey is of this file as it lies there now."""
+    """Whether a survey is of this file as it is now."""
     try:
         return kept.bytes == path.stat().st_size and kept.sha256 == checksum(path)
     except OSError:
@@ -61,7 +61,7 @@ def checksum(path: Path) -> str:
 
 
 def read_survey(output: Path) -> SourceRecord | None:
-    """What an earlier survey has kept, if that can be read."""
+    """The result of an earlier survey, if it can be read."""
     try:
         return SourceRecord(**json.loads((output / SURVEY).read_text(encoding="utf-8")))
     except (OSError, ValueError, TypeError):
@@ -72,7 +72,9 @@ def look_through(path: Path, output: Path) -> SourceRecord:
     """Read all candidates of a file once."""
     if path.exists() and not path.is_dir() and not path.is_file():
         raise DataError(
-            "This is not an ordinary file.", "It is read several times: write one.", path=path
+            "This is not an ordinary file.",
+            "It is read several times, so write it to a file first.",
+            path=path,
         )
     candidates = Candidates(path)
     kinds = FieldKinds({}, candidates.blame)
@@ -103,7 +105,7 @@ def look_through(path: Path, output: Path) -> SourceRecord:
 
 @contextlib.contextmanager
 def temporary_folder(output: Path) -> Iterator[Path]:
-    """A folder below `output` for a short time."""
+    """A temporary folder below `output`."""
     with storage_errors(output):
         output.mkdir(parents=True, exist_ok=True)
         folder = Path(tempfile.mkdtemp(prefix=".source-", dir=output))
@@ -114,7 +116,7 @@ def temporary_folder(output: Path) -> Iterator[Path]:
 
 
 class SortedHashes:
-    """The hashes of ids, in sorted tables on the disk."""
+    """The hashes of ids, in sorted tables on disk."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -122,7 +124,7 @@ class SortedHashes:
         self._tables: list[NDArray[np.uint64]] = []
 
     def add(self, value: bytes) -> None:
-        """Take a hash. Raises StorageError."""
+        """Add a hash. Raises StorageError."""
         self._last.append(int.from_bytes(value, "little"))
         if len(self._last) == HASHES_AT_ONCE:
             file = self._folder / str(len(self._tables))
@@ -132,7 +134,7 @@ class SortedHashes:
             self._last = array("Q")
 
     def twice(self) -> Iterator[int]:
-        """The hashes that were taken twice."""
+        """The hashes that were added twice."""
         yield from found_twice([*self._tables, np.sort(np.array(self._last, dtype=HASH))])
 
 

@@ -1,8 +1,8 @@
 """Bulk encoding by several processes of this machine, each with a model and a share of it.
 
-Every process goes through the parts and takes the next that is free. The cores are divided among
-them; where there are GPUs, each process sees one. They end when the process that started them
-ends, however it ends; what they have encoded is kept.
+Every process goes through the parts and takes the next free one. The processes share the cores;
+each sees one GPU if there are GPUs. They end when the process that started them ends, however it
+ends; what they have encoded is kept.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from polyrank.retrieval.store.writing import ENCODING, UNIT
 from polyrank.retrieval.vector_model import VectorModel
 
 Load = Callable[[], VectorModel]
-"""Loads the model; it is called in the process that uses it, and must be a thing to pickle."""
+"""Loads the model; it is called in the process that uses it, so it must be picklable."""
 
 RANK: Mapping[PartState, int] = {"encoded": 0, "there": 1, "busy": 2}
 
@@ -44,7 +44,7 @@ class Heard(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Share:
-    """What a process may use of the machine; `gpu` as in CUDA_VISIBLE_DEVICES, None for all."""
+    """What a process may use; `gpu` is as in CUDA_VISIBLE_DEVICES, None for all."""
 
     threads: int
     gpu: str | None
@@ -61,10 +61,10 @@ def encode_in_processes(
     layout: ShardLayout | None = None,
     use_gpus: bool = True,
 ) -> Iterator[EncodedPart]:
-    """Encode all parts that are not there, as `encode_part` does, and yield them as they come.
+    """Encode all missing parts as `encode_part` does, and yield them as they finish.
 
-    Raises what `encode_part` raises, wherever it was raised, and PolyrankError if a process dies;
-    the others are terminated then, as they are when the iterator is closed.
+    Raises what `encode_part` raises in any process, and PolyrankError if a process dies. Then, and
+    when the iterator is closed, the other processes are terminated.
     """
     if num_processes < 1:
         raise UsageError(f"There must be at least one process, got {num_processes}.", "Give more.")
@@ -98,7 +98,7 @@ def encode_in_processes(
 
 
 def shares(num_processes: int, use_gpus: bool) -> list[Share]:
-    """The machine, divided."""
+    """The share of each process."""
     threads = max(torch.get_num_threads() // num_processes, 1)
     given = os.environ.get("CUDA_VISIBLE_DEVICES")
     count = torch.cuda.device_count() if use_gpus else 0
@@ -111,7 +111,7 @@ def shares(num_processes: int, use_gpus: bool) -> list[Share]:
 def running(
     load: Load, job: tuple[Any, ...], shares: list[Share]
 ) -> Iterator[dict[Connection, SpawnProcess]]:
-    """Processes that encode, by the connections they report through; terminated at the end."""
+    """Encoding processes by the connections they report through; terminated at the end."""
     context = multiprocessing.get_context("spawn")
     workers: dict[Connection, SpawnProcess] = {}
     try:
@@ -132,7 +132,7 @@ def running(
 
 @contextlib.contextmanager
 def without_interrupts() -> Iterator[None]:
-    """Ctrl-C, which reaches the processes that are started here too, is for this process alone."""
+    """Let Ctrl-C reach this process alone, not the processes started here."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -144,7 +144,7 @@ def without_interrupts() -> Iterator[None]:
 
 
 def messages(workers: Mapping[Connection, SpawnProcess]) -> Iterator[EncodedPart | Heard]:
-    """What the processes report, parts and their progress, until all have ended.
+    """The reports of the processes, parts and their progress, until all have ended.
 
     Raises the first error of any.
     """
@@ -160,8 +160,8 @@ def messages(workers: Mapping[Connection, SpawnProcess]) -> Iterator[EncodedPart
                 if process.exitcode:
                     raise PolyrankError(
                         f"An encoding process ended with the exit code {process.exitcode}.",
-                        "Run the same command again, which resumes; with fewer processes if "
-                        "memory is short.",
+                        "Run the same command again to resume; use fewer processes if memory is "
+                        "short.",
                     ) from None
                 continue
             if isinstance(message, PolyrankError):

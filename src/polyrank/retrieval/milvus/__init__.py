@@ -1,1 +1,1 @@
-"""An index whose candidates lie in Milvus: embedded in a file, or on a server."""
+"""An index whose candidates are in Milvus: embedded in a file, or on a server."""

@@ -1,10 +1,9 @@
-"""Add candidates to a collection, and remove them again if anything fails on the way.
+"""Add candidates to a collection, and remove them again if anything fails.
 
-Milvus has no transactions: others see the candidates arrive, block by block. If anything fails
+Milvus has no transactions, so others see the candidates arrive block by block. If anything fails
 while this process lives, even a bad candidate in the middle of a file, the addition is undone: new
-candidates are deleted and replaced ones are written back from copies that are kept in memory until
-the end. A process that is killed leaves what it has written: whole candidates, as many as Milvus
-acknowledged.
+candidates are deleted, and replaced ones are written back from copies in memory. A killed process
+leaves what it has written: whole candidates, as many as Milvus acknowledged.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ from polyrank.retrieval.store.metadata import FieldKinds
 
 
 class Addition:
-    """One addition, as a context manager: an error inside it undoes everything."""
+    """One addition, as a context manager: an error inside undoes everything."""
 
     def __init__(
         self, collection: Collection, candidates: Candidates, encode: Encode, *, replace: bool
@@ -89,7 +88,7 @@ class Addition:
         self.collection.write(rows)
 
     def old_rows(self, identifiers: Sequence[str]) -> list[Row]:
-        """The rows that will be replaced. Raises DataError for one, unless they may be."""
+        """The rows that will be replaced. Raises DataError if there are any without `replace`."""
         fields = [*CANDIDATE_FIELDS, VECTOR] if self.replace else [IDENTIFIER]
         rows = list(self.collection.rows(identifiers, fields))
         if rows and not self.replace:
@@ -102,7 +101,7 @@ class Addition:
         return rows
 
     def blame(self, identifier: str, problem: str, remedy: str) -> DataError:
-        """An error of a candidate; a very long id is cut unless it is needed to find a line."""
+        """An error about a candidate; a very long id is cut unless it is needed to find a line."""
         named = identifier if self.candidates.path else identifier[:80]
         return self.candidates.blame(named, problem, remedy)
 

@@ -1,10 +1,10 @@
-"""Where an index in Milvus lies, as text: a server's address or a file, and a collection.
+"""The address of an index in Milvus, as text: a server or a file, and a collection.
 
     milvus://host[:port]/[database/]collection          over plain connections, port 19530
     milvus+https://host[:port]/[database/]collection    over TLS, port 443
     folder/name.db[/collection]                         embedded Milvus, in this process
 
-Without a collection it is `polyrank`. An address holds neither a token nor timeouts: they come from
+The default collection is `polyrank`. An address holds neither a token nor timeouts: they come from
 the environment variables POLYRANK_MILVUS_TOKEN and POLYRANK_MILVUS_TIMEOUTS. Knows nothing of
 connections.
 """
@@ -22,7 +22,7 @@ TOKEN = "POLYRANK_MILVUS_TOKEN"
 """The environment variable that holds the token, or `user:password`."""
 
 TIMEOUTS = "POLYRANK_MILVUS_TIMEOUTS"
-"""The environment variable that holds seconds to wait, like `connect=5,request=300`."""
+"""The environment variable that holds timeouts in seconds, such as `connect=5,request=300`."""
 
 COLLECTION = "polyrank"
 SCHEMES = {"milvus": ("http", 19530), "milvus+https": ("https", 443)}
@@ -49,7 +49,7 @@ class MilvusAddress:
 
 
 def is_milvus(backend: str) -> bool:
-    """Whether a backend is named as one in Milvus, well-formed or not."""
+    """Whether a backend names a place in Milvus, well-formed or not."""
     if "://" in backend:
         return backend.startswith("milvus")
     path = Path(backend)
@@ -109,7 +109,7 @@ def require_plain(parts: SplitResult) -> None:
 
 
 def require_name(name: str, text: str) -> str:
-    """The name, if Milvus takes it."""
+    """The name, if Milvus accepts it."""
     if not NAME.fullmatch(name):
         raise UsageError(
             f"{name!r} in {text!r} cannot name a collection or a database.",

@@ -1,4 +1,4 @@
-"""One collection of Milvus: the requests an index makes, each below the limits of a server.
+"""One collection in Milvus: the requests of an index, each within the limits of a server.
 
 Every request asks for the consistency level Strong, so that it sees all that was written before.
 Knows requests; knows nothing of scores.
@@ -38,7 +38,7 @@ CANDIDATE_FIELDS = (IDENTIFIER, TEXT, META)
 REBUILD = "Build the index again."
 
 MOST_HITS = 16_384
-"""The most hits of one search, and rows of one page, that a server gives."""
+"""The most hits per search, and rows per page, that a server returns."""
 
 HITS_AT_ONCE = 1 << 18
 """Hits of all searches of one request."""
@@ -50,14 +50,14 @@ STRONG = "Strong"
 
 
 class Nearest(NamedTuple):
-    """What one search found: ids, and their inner products, the largest first."""
+    """The result of one search: ids and their inner products, largest first."""
 
     ids: list[str]
     products: NDArray[np.float64]
 
 
 class Collection:
-    """A collection by its name. Raises StorageError wherever Milvus does not answer."""
+    """A collection by its name. Raises StorageError whenever Milvus does not answer."""
 
     def __init__(self, connection: Connection, name: str) -> None:
         self.connection = connection
@@ -69,7 +69,7 @@ class Collection:
 
     @property
     def address(self) -> MilvusAddress:
-        """Where the collection lies."""
+        """The address of the collection."""
         return replace(self.connection.address, collection=self.name)
 
     def exists(self) -> bool:
@@ -77,7 +77,7 @@ class Collection:
         return bool(self._ask("Looking for the collection", "has_collection"))
 
     def create(self, description: Description, index: MilvusIndex) -> None:
-        """Make the collection, empty, ready to be searched; remove it again if anything fails."""
+        """Make an empty collection, ready to be searched; remove it again if anything fails."""
         try:
             self._create(description, index)
             self.require_index(index.index_type, StorageError)
@@ -90,7 +90,7 @@ class Collection:
     def _create(self, description: Description, index: MilvusIndex) -> None:
         """Make the collection and its index.
 
-        Nothing is there to be indexed, so nobody waits for it: pymilvus would wait half a second,
+        The collection is empty, so nobody waits for the index: pymilvus would wait half a second,
         with a request that embedded Milvus does not know.
         """
         client = client_class()
@@ -105,7 +105,7 @@ class Collection:
         self._ask("Creating the index", "create_index", parameters, sync=False)
 
     def load(self) -> None:
-        """Have Milvus take the collection into memory, where it is searched."""
+        """Load the collection into Milvus's memory, where it is searched."""
         self._ask("Loading the collection", "load_collection", timeout=self._long)
 
     def drop(self) -> None:
@@ -133,7 +133,7 @@ class Collection:
     def require_index(
         self, index_type: str, error: type[StorageError] | type[IndexFolderError]
     ) -> None:
-        """Raise an error if Milvus has another index than was asked for."""
+        """Raise an error if Milvus made another index than requested."""
         index = self.index()
         found = (index.get("index_type"), index.get("metric_type"))
         if found != (index_type, METRIC):
@@ -144,7 +144,7 @@ class Collection:
             )
 
     def description(self) -> Description:
-        """What the collection says of itself. Raises IndexFolderError if it is not an index."""
+        """The description of the collection. Raises IndexFolderError if it is not an index."""
         return read_description(self.properties(), str(self))
 
     def verify(self, description: Description) -> None:
@@ -166,7 +166,7 @@ class Collection:
             raise self.damaged(f"counts {expected} candidates and has {found}")
 
     def damaged(self, how: str) -> IndexFolderError:
-        """The error of a collection that is not what it says of itself."""
+        """The error for a collection that differs from its description."""
         return IndexFolderError(f"The collection {self} {how}.", REBUILD)
 
     def properties(self) -> Mapping[str, Any]:
@@ -175,7 +175,7 @@ class Collection:
         return dict(answer.get("properties") or {})
 
     def set_properties(self, properties: Mapping[str, str]) -> None:
-        """Set these properties and leave the others."""
+        """Set these properties and keep the others."""
         self._ask(
             "Describing the collection",
             "alter_collection_properties",
@@ -183,16 +183,16 @@ class Collection:
         )
 
     def index(self) -> Mapping[str, Any]:
-        """What Milvus says of the index of the vectors."""
+        """Milvus's description of the vector index."""
         return dict(self._ask("Reading the index", "describe_index", VECTOR) or {})
 
     def load_state(self) -> str:
-        """Whether the collection is in memory: `Loaded`, if all is well."""
+        """The load state of the collection: `Loaded` if all is well."""
         state = self._ask("Reading the collection", "get_load_state")["state"]
         return str(getattr(state, "name", state))
 
     def count(self, expression: str = "") -> int:
-        """The number of candidates that an expression is true of; of all, without one."""
+        """The number of candidates that match an expression; of all, without one."""
         rows = self._query("Counting candidates", expression, ["count(*)"])
         return int(rows[0]["count(*)"])
 
@@ -203,7 +203,7 @@ class Collection:
         expression: str,
         parameters: Mapping[str, Any],
     ) -> list[Nearest]:
-        """The `limit` candidates of the largest inner products, for each vector (n, d)."""
+        """The `limit` candidates with the largest inner products, for each vector (n, d)."""
         found: list[Nearest] = []
         step = max(1, HITS_AT_ONCE // limit)
         for start in range(0, len(vectors), step):
@@ -229,15 +229,15 @@ class Collection:
             yield from self._query("Reading candidates", among(block), fields)
 
     def present(self, identifiers: Sequence[str]) -> set[str]:
-        """Those of the ids that are there."""
+        """Those of the ids that exist."""
         return {row[IDENTIFIER] for row in self.rows(identifiers, [IDENTIFIER])}
 
     def pages(
         self, expression: str, fields: Sequence[str], row_bytes: int
     ) -> Iterator[Sequence[Row]]:
-        """Every candidate that an expression is true of, by id, in pages.
+        """Every candidate that matches an expression, by id, in pages.
 
-        pymilvus has an iterator for this, which stumbles over ids with quotes or backslashes.
+        pymilvus has an iterator for this, but it fails on ids with quotes or backslashes.
         """
         rows = max(1, min(MOST_HITS, PAGE_BYTES // row_bytes))
         after = ""
@@ -257,10 +257,10 @@ class Collection:
                 return
 
     def write(self, rows: Iterable[Row]) -> None:
-        """Write rows; a row whose id is there already replaces the other.
+        """Write rows; a row replaces the one with the same id.
 
-        Embedded Milvus merges an upserted row with the old one, whose metadata would stay, but
-        replaces it with an inserted one. On a server it is the other way round.
+        Embedded Milvus merges an upserted row with the old one and would keep its metadata, but an
+        inserted row replaces it. On a server it is the other way round.
         """
         for block in requests(rows):
             method = "insert" if self._insert_replaces() else "upsert"
@@ -269,7 +269,7 @@ class Collection:
             if written != len(block):
                 raise StorageError(
                     f"{self} took {written} of {len(block)} candidates.",
-                    "Look at the log of the Milvus server, then build the index again.",
+                    "Read the log of the Milvus server, then build the index again.",
                 )
 
     def delete(self, identifiers: Sequence[str]) -> None:
@@ -278,7 +278,7 @@ class Collection:
             self._ask("Deleting candidates", "delete", filter=among(block))
 
     def compact(self) -> None:
-        """Have Milvus write what it holds in memory, and merge what it has written."""
+        """Have Milvus flush its memory to disk and merge what it has written."""
         self._ask("Flushing the collection", "flush", timeout=self._long)
         self._ask("Compacting the collection", "compact", timeout=self._long)
 

@@ -1,7 +1,7 @@
-"""The connection to Milvus: opened and asked within a bounded time, every failure a clear error.
+"""The connection to Milvus: every call has a timeout, and every failure becomes a clear error.
 
-Embedded Milvus is a server in this process, one for each file, shared by every engine that uses the
-file. Knows servers, timeouts and the errors of pymilvus; knows nothing of what is asked.
+Embedded Milvus is a server in this process, one for each file, shared by all engines that use the
+file. Knows servers, timeouts and the errors of pymilvus; knows nothing of what is requested.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ LATE = {"DEADLINE_EXCEEDED", "FutureTimeoutError"}
 MOST_CAUSES = 4
 
 NO_CONNECTION, RETRIED = "Fail connecting", "Retry timeout"
-"""What pymilvus says where it gives no code of its own."""
+"""What pymilvus says when it gives no code of its own."""
 
 MANAGER_LOG = "milvus_lite.server_manager"
 
@@ -39,7 +39,7 @@ _users: dict[Path, int] = {}
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Timeouts:
-    """Seconds to wait: to connect, for a request, for work on a whole collection."""
+    """Timeouts in seconds: to connect, for a request, for work on a whole collection."""
 
     connect: float = 10.0
     request: float = 60.0
@@ -52,9 +52,9 @@ class Timeouts:
 
     @classmethod
     def from_environment(cls) -> Timeouts:
-        """Those of POLYRANK_MILVUS_TIMEOUTS, like `request=300,collection=7200`, or the usual ones.
+        """The timeouts of POLYRANK_MILVUS_TIMEOUTS, such as `request=300`, or the defaults.
 
-        Raises UsageError for a name or a value that is not known.
+        Raises UsageError for an unknown name or a bad value.
         """
         given = parse_numbers(os.environ.get(TIMEOUTS, ""), where=TIMEOUTS)
         return from_mapping(cls, given, where=TIMEOUTS)
@@ -89,7 +89,7 @@ class Connection:
     def ask(
         self, work: str, method: str, *arguments: Any, timeout: float | None = None, **options: Any
     ) -> Any:
-        """What a method of pymilvus's client answers; `work` says in errors what was done where."""
+        """The result of a method of pymilvus's client; errors name `work`, what was done where."""
         seconds = self.timeouts.request if timeout is None else timeout
         if self._client is None:
             raise StorageError(
@@ -99,7 +99,7 @@ class Connection:
             return getattr(self._client, method)(*arguments, timeout=seconds, **options)
 
     def close(self) -> None:
-        """Close the connection, and stop embedded Milvus when nobody uses it."""
+        """Close the connection, and stop embedded Milvus if nobody else uses it."""
         if self._client is None:
             return
         try:
@@ -141,7 +141,7 @@ def client_class() -> Any:
 
 
 def explained(error: Exception, problem: str, seconds: float) -> StorageError:
-    """The error of a request, by what can be done about it."""
+    """The error for a failed request, with what to do about it."""
     text, known = " ".join(described(error).split()), codes(error)
     if known & REFUSED:
         return StorageError(
@@ -151,20 +151,20 @@ def explained(error: Exception, problem: str, seconds: float) -> StorageError:
         )
     if known & UNREACHABLE or text.startswith(NO_CONNECTION):
         return StorageError(
-            f"{problem}: nothing answered as Milvus within {seconds:g} seconds.",
+            f"{problem}: no Milvus server answered within {seconds:g} seconds.",
             "Check that the server runs and that host and port are right, then run this again.",
         )
     if known & LATE or RETRIED in text:
         return StorageError(
             f"{problem}: there was no answer within {seconds:g} seconds.",
-            "Look at the load of the server and run this again; if it is only slow, set the "
+            "Check the load of the server and run this again. If it is only slow, set the "
             f"environment variable {TIMEOUTS} to more seconds, such as request=300.",
         )
     return StorageError(f"{problem}: {text}.", "See the log of the Milvus server.")
 
 
 def codes(error: BaseException | None) -> set[object]:
-    """The codes of an error and of those that caused it: names of gRPC, numbers of Milvus."""
+    """The codes of an error and of its causes: names from gRPC, numbers from Milvus."""
     found: set[object] = set()
     cause = error
     for _ in range(MOST_CAUSES):  # pymilvus raises errors that are their own cause
@@ -178,14 +178,14 @@ def codes(error: BaseException | None) -> set[object]:
 
 
 def described(error: Exception) -> str:
-    """What an error says."""
+    """The message of an error."""
     details = getattr(error, "details", None)
     message = getattr(error, "message", "") or (details() if callable(details) else "")
     return str(message or error).strip().rstrip(".")
 
 
 def start_server(path: Path) -> str:
-    """The address of the server of a file, started if it does not run yet; pair with `stop_server`.
+    """The address of a file's server, which is started if needed; pair with `stop_server`.
 
     Raises MissingExtraError, or StorageError for a file that cannot be opened or that another
     process has open.
@@ -219,7 +219,7 @@ def start_server(path: Path) -> str:
 
 
 def stop_server(path: Path) -> None:
-    """Stop the server of a file if nothing in this process uses it any more."""
+    """Stop the server of a file if nothing in this process uses it."""
     with _lock:
         _users[path] -= 1
         if not _users[path]:
@@ -237,7 +237,7 @@ def server_manager() -> Any:
 
 
 class Failures(logging.Handler):
-    """Keeps the last exception that the manager logs: it returns None instead of raising it."""
+    """Keeps the last exception that the manager logs, since it returns None instead of raising."""
 
     def __init__(self) -> None:
         super().__init__(logging.ERROR)
@@ -250,7 +250,7 @@ class Failures(logging.Handler):
 
 
 def unopened(path: Path, error: BaseException | None) -> StorageError:
-    """The error of a file whose server does not start."""
+    """The error for a file whose server does not start."""
     if type(error).__name__ == "DataDirLockedError":
         return StorageError(
             f"{path} is open in another process, and embedded Milvus lets only one use a file.",

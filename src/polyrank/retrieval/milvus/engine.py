@@ -1,7 +1,7 @@
 """The engine of an index whose candidates lie in a collection of Milvus.
 
-Ids, texts, metadata and vectors lie in Milvus; scores are worked out here. One process at a time
-may write to a collection; any number may search it.
+Ids, texts, metadata and vectors are in Milvus; scores are computed here. One process at a time may
+write to a collection; any number may search it.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from polyrank.retrieval.source import Candidates
 from polyrank.scoring.poly import Attention
 
 CANDIDATE_BYTES = 2048
-"""What a candidate's text and metadata are taken to weigh when pages are cut."""
+"""The assumed bytes of a candidate's text and metadata when pages are cut."""
 
 
 class MilvusEngine:
@@ -62,8 +62,8 @@ class MilvusEngine:
     ) -> MilvusEngine:
         """Make an empty collection for the vectors of a model, in place of an index of its name.
 
-        `timeouts` are those of the environment by default. Raises UsageError if something else
-        has the name, StorageError if Milvus does not answer or makes another index.
+        `timeouts` come from the environment by default. Raises UsageError if something else has the
+        name, StorageError if Milvus does not answer or makes another index.
         """
         index = index or MilvusIndex()
         description = Description(
@@ -92,7 +92,7 @@ class MilvusEngine:
         fingerprint: str | None = None,
         timeouts: Timeouts | None = None,
     ) -> MilvusEngine:
-        """Open a collection, made by the model with this fingerprint if one is given.
+        """Open a collection; if a fingerprint is given, that model must have made it.
 
         Raises IndexFolderError if there is none or if another model made it, StorageError if
         Milvus does not answer.
@@ -124,10 +124,10 @@ class MilvusEngine:
         """None: the candidates are in Milvus."""
 
     def publish(self, name: str) -> None:
-        """Give the collection, now complete, another name in place of an index of that name.
+        """Give the complete collection another name, replacing an index of that name.
 
-        Raises UsageError if something else has the name. The index of that name is gone between
-        two requests; it is not lost before the new one is complete.
+        Raises UsageError if something else has the name. Between two requests there is no index of
+        that name, but the old one is removed only when the new one is complete.
         """
         Collection(self._connection, name).remove_index()
         self._collection.rename(name)
@@ -152,7 +152,7 @@ class MilvusEngine:
     ) -> list[Found]:
         """The best `top_k` of the candidates that pass the filter, for each context (B, m, d).
 
-        An exact search is certain of the candidates as each of its requests saw them. Raises
+        An exact search is certified for the candidates as each request saw them. Raises
         UsageError for a filter on a field that no candidate has or a vector of another dimension,
         ModelError if scores are not numbers, StorageError if Milvus does not answer.
         """
@@ -169,7 +169,7 @@ class MilvusEngine:
         return self._with_texts(searcher.search(contexts, top_k, exact=exact))
 
     def _expression(self, filter: Filter) -> str | bool:
-        """The filter for Milvus. Another process may have added a field that is not known here."""
+        """The filter for Milvus. Another process may have added a field that is unknown here."""
         try:
             require_fields(filter, self._description.kinds)
         except UsageError:
@@ -178,7 +178,7 @@ class MilvusEngine:
         return expression(filter)
 
     def _with_texts(self, ranked: Sequence[Outcome]) -> list[Found]:
-        """Hits with their texts; candidates that have been deleted since are left out."""
+        """Hits with their texts; candidates deleted meanwhile are left out."""
         wanted = {identifier for ranking, _ in ranked for _, identifier in ranking.best}
         rows = self._collection.rows(sorted(wanted), [IDENTIFIER, TEXT])
         texts = {row[IDENTIFIER]: row[TEXT] for row in rows}
@@ -195,12 +195,12 @@ class MilvusEngine:
         ]
 
     def add(self, candidates: Iterable[Candidate], encode: Encode, *, replace: bool) -> int:
-        """Add candidates and return their number; if anything fails, those added are taken out.
+        """Add candidates and return their number; if anything fails, remove those added.
 
-        Raises DataError for an id given twice, for one that the index already has unless it may be
-        replaced, and for a candidate that Milvus cannot hold; ModelError for vectors that are not
-        numbers; StorageError if Milvus does not answer. Errors name the line of a candidate if a
-        `Candidates` knows its file. See `addition` for what a killed process leaves.
+        Raises DataError for an id given twice, for one already in the index unless `replace` is
+        on, and for a candidate that Milvus cannot hold; ModelError for vectors that are not
+        numbers; StorageError if Milvus does not answer. Errors name the line of a candidate if
+        `Candidates` knows its file. `addition` says what a killed process leaves.
         """
         if not isinstance(candidates, Candidates):
             candidates = Candidates(candidates)
@@ -212,7 +212,7 @@ class MilvusEngine:
     def delete(self, identifiers: Sequence[str]) -> int:
         """Delete candidates by id and return their number.
 
-        Raises DataError, and deletes nothing, for an id that the index does not have.
+        Raises DataError for an unknown id, and deletes nothing then.
         """
         wanted = list(dict.fromkeys(identifiers))
         storable = [identifier for identifier in wanted if is_storable(identifier)]
@@ -228,14 +228,14 @@ class MilvusEngine:
         return len(wanted)
 
     def compact(self) -> None:
-        """Have Milvus write what it holds in memory, index it and merge what it has written."""
+        """Have Milvus flush its memory to disk, index it and merge what it has written."""
         self._collection.compact()
 
     def refresh(self) -> bool:
         """Whether others have changed the collection since the last call.
 
-        Its number of candidates and its fields tell. Every search sees what others wrote, without
-        this.
+        Judged by its number of candidates and its fields. Searches see what others wrote even
+        without this.
         """
         self._read_description()
         before, self._state = self._state, (self._description, len(self))
@@ -245,7 +245,7 @@ class MilvusEngine:
         self._description = self._collection.description()
 
     def verify(self) -> None:
-        """Read everything and compare it with what the collection says of itself.
+        """Read everything and compare it with the collection's description.
 
         Milvus has no checksums to compare with. Raises IndexFolderError at the first difference.
         """

@@ -1,8 +1,8 @@
-"""Filters as boolean expressions of Milvus, with the meaning that they have everywhere else.
+"""Filters as boolean expressions of Milvus, with the same meaning as everywhere else.
 
-Milvus does not say what `not` makes of a field that is not there, and its releases differ, as
-they do for `!=`. So `not` never reaches it: it is pushed down to the conditions, where it turns
-into the opposite operator or the absence of the field, and `!=` asks for the field's presence.
+Milvus does not define `not` for a missing field, and its releases differ; the same goes for `!=`.
+So `not` never reaches it. It is pushed down to the conditions, where it becomes the opposite
+operator or the absence of the field, and `!=` also demands that the field exists.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from polyrank.records import Value
 from polyrank.retrieval.filters import All, Any, Comparison, Condition, Filter, Not, Operator
 
 PREFIX = "m_"
-"""What the names of metadata fields begin with in Milvus, so that none is `id` or `text`."""
+"""Prefix of metadata fields in Milvus, so that none is called `id` or `text`."""
 
 OPPOSITE: Mapping[Operator, Operator] = {
     "==": "!=",
@@ -29,11 +29,11 @@ ESCAPES = str.maketrans({"\\": "\\\\", '"': '\\"', "\n": "\\n", "\r": "\\r", "\t
 INT64 = 2**63
 
 Expression = str | bool
-"""An expression, or what it is for every candidate."""
+"""An expression, or its value for every candidate."""
 
 
 def expression(filter: Filter, *, holds: bool = True) -> Expression:
-    """A filter, or with `holds` false its negation. Raises UsageError for a value Milvus lacks."""
+    """A filter, or its negation if `holds` is false. Raises UsageError for a value Milvus lacks."""
     if isinstance(filter, Not):
         return expression(filter.part, holds=not holds)
     if isinstance(filter, (All, Any)):
@@ -43,7 +43,7 @@ def expression(filter: Filter, *, holds: bool = True) -> Expression:
 
 
 def joined(parts: Sequence[Expression], *, conjunction: bool) -> Expression:
-    """`and` or `or` of expressions; those that are the same for all candidates are worked out."""
+    """`and` or `or` of expressions; those that are the same for all candidates are evaluated."""
     if any(part is not conjunction for part in parts if isinstance(part, bool)):
         return not conjunction
     texts = [part for part in parts if isinstance(part, str)]
@@ -88,14 +88,14 @@ def literal(value: Value) -> str:
 
 
 def quoted(text: str) -> str:
-    """A text in quotes, from which nothing in it gets out."""
+    """A quoted and escaped text."""
     if any(0xD800 <= ord(character) <= 0xDFFF for character in text):
         raise unwritable(text, "texts of Unicode")
     return '"' + text.translate(ESCAPES) + '"'
 
 
 def unwritable(value: Value, kind: str) -> UsageError:
-    """The error of a value that no candidate in Milvus can have."""
+    """The error for a value that no candidate in Milvus can have."""
     return UsageError(f"Milvus compares with {kind}, got {value!r}.", "Change the filter.")
 
 
@@ -105,5 +105,5 @@ def among(identifiers: Sequence[str]) -> str:
 
 
 def both(first: str, second: str) -> str:
-    """`and` of two expressions, of which either may be empty and then says nothing."""
+    """`and` of two expressions, either of which may be empty."""
     return f"{first} and {second}" if first and second else first or second

@@ -1,4 +1,4 @@
-"""An index whose candidates lie in Milvus: the folder that names the collection and its model.
+"""An index whose candidates are in Milvus: the folder that names the collection and its model.
 
 The folder holds a manifest and a copy of the model; ids, texts, metadata and vectors are in the
 collection. Knows nothing of searching.
@@ -40,7 +40,7 @@ BUILDING = "_building"
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class Remote:
-    """Where the candidates of an index lie, and its model."""
+    """Where the candidates of an index are, and its model."""
 
     address: MilvusAddress
     model: ModelRecord
@@ -89,7 +89,7 @@ def build_remote(
 
 
 def is_remote(plain: Mapping[str, Any]) -> bool:
-    """Whether a manifest is of an index in Milvus."""
+    """Whether a manifest belongs to an index in Milvus."""
     return MILVUS in plain
 
 

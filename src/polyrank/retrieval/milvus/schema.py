@@ -1,8 +1,8 @@
-"""The form of a collection: its fields, its index, what it says of itself, candidates as its rows.
+"""The schema of a collection: its fields, index and description, and candidates as rows.
 
 A collection describes itself in its properties, which begin with `polyrank.`: the model's
 fingerprint, the dimension, the attention, the kinds of the metadata fields. Milvus merges
-properties name by name, so that a new field touches no other. Knows nothing of connections.
+properties by name, so a new field changes no other. Knows nothing of connections.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from polyrank.scoring.poly import Attention
 
 VERSION = 1
 MOST_BYTES = 65_535
-"""Bytes of UTF-8 that Milvus holds in a text, in an id, and in all metadata of a candidate."""
+"""The most bytes of UTF-8 in a text, in an id, and in all metadata of a candidate."""
 
 IDENTIFIER, TEXT, VECTOR, META = "id", "text", "vector", "$meta"
 SPACE = "polyrank."
@@ -38,7 +38,7 @@ MOST_ROWS = 2048
 """Rows of a request."""
 
 REQUEST_BYTES = 16 << 20
-"""Bytes of a request, nearly; a server refuses one of 64 MB."""
+"""Approximate bytes of a request; a server refuses 64 MB."""
 
 ROW_OVERHEAD = 64
 
@@ -52,8 +52,8 @@ INDEX_TYPES: Mapping[str, tuple[str, ...]] = {
     "IVF_SQ8": ("nlist",),
     "AUTOINDEX": (),
 }
-"""Every index type that embedded Milvus and servers both build, and its parameters. Embedded
-Milvus takes any other word without a complaint and searches by brute force."""
+"""The index types that both embedded Milvus and servers build, with their parameters. Embedded
+Milvus silently accepts any other word and searches by brute force."""
 
 
 SETTINGS = {"M": "links", "efConstruction": "construction", "nlist": "lists"}
@@ -62,10 +62,10 @@ SETTINGS = {"M": "links", "efConstruction": "construction", "nlist": "lists"}
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class MilvusIndex:
-    """The index of the vectors. Only under FLAT are exact searches more than a scan.
+    """The index of the vectors. Only FLAT makes exact searches faster than a scan.
 
-    `links` and `construction` are M and efConstruction of HNSW, `lists` is nlist of IVF: what
-    a type does not have is ignored.
+    `links` and `construction` are M and efConstruction of HNSW, `lists` is nlist of IVF. A type
+    ignores what it does not have.
     """
 
     index_type: str = "HNSW"
@@ -106,11 +106,10 @@ class MilvusIndex:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Description:
-    """What a collection says of itself.
+    """The description of a collection.
 
-    `num_vectors` is m of the model's contexts, `lists` what the index was made with if its type
-    has lists, `norm` a bound on the length of every candidate's vector, `kinds` the kind of each
-    metadata field.
+    `num_vectors` is m of the model's contexts, `lists` the number of lists if the index has any,
+    `norm` an upper bound of the vectors' lengths, `kinds` the kind of each metadata field.
     """
 
     fingerprint: str
@@ -137,12 +136,12 @@ class Description:
         }
 
     def widened(self, norm: float, kinds: Mapping[str, str]) -> Description:
-        """With candidates of these kinds, whose vectors are at most this long."""
+        """The description with these kinds of fields, and vectors of at most this length."""
         return replace(self, norm=max(self.norm, norm), kinds={**self.kinds, **kinds})
 
 
 def read_description(properties: Mapping[str, Any], place: str) -> Description:
-    """Read what a collection says of itself. Raises IndexFolderError if it is not an index."""
+    """Read a collection's description. Raises IndexFolderError if it is not an index."""
     remedy = "Name another collection, or build the index again."
     version = properties.get(SPACE + "version")
     if version is None:
@@ -197,8 +196,8 @@ def collection_schema(client: Any, dimension: int) -> Any:
 def index_parameters(client: Any, index: MilvusIndex) -> Any:
     """The index of the vectors, as pymilvus describes it.
 
-    The parameters go as one of the name `params`: embedded Milvus drops those that pymilvus
-    sends one by one, and servers read both.
+    The parameters are sent as one named `params`: embedded Milvus drops those that pymilvus sends
+    one by one, and servers read both.
     """
     parameters = client.prepare_index_params()
     parameters.add_index(
@@ -211,7 +210,7 @@ def index_parameters(client: Any, index: MilvusIndex) -> Any:
 
 
 def require_storable(candidate: Candidate, blame: Blame) -> None:
-    """Raise what `blame` makes of a candidate that Milvus cannot hold."""
+    """Raise the error of `blame` for a candidate that Milvus cannot hold."""
     remedy = "Shorten it, leave the candidate out, or index into a folder, which has no such limit."
     for name, text in (("id", candidate.id), ("text", candidate.text)):
         try:
@@ -228,7 +227,7 @@ def require_storable(candidate: Candidate, blame: Blame) -> None:
 
 
 def require_size(identifier: str, what: str, size: int, blame: Blame, remedy: str) -> None:
-    """Raise what `blame` makes of something that is too long."""
+    """Raise the error of `blame` for something too long."""
     if size > MOST_BYTES:
         problem = f"{what} {size} bytes; Milvus holds at most {MOST_BYTES}."
         raise blame(identifier, problem, remedy)
@@ -282,13 +281,13 @@ def encoded_rows(
 
 
 def longest(matrix: NDArray[np.float32]) -> float:
-    """The length of the longest row, rounded up to a power of two: so it seldom changes."""
+    """The length of the longest row, rounded up to a power of two so that it seldom changes."""
     length = float(np.sqrt((matrix.astype(np.float64) ** 2).sum(axis=1).max(initial=0.0)))
     return 2.0 ** math.ceil(math.log2(length)) if length else 0.0
 
 
 def requests(rows: Iterable[Row]) -> Iterator[list[Row]]:
-    """Cut rows into lists that fit into a request each."""
+    """Cut rows into lists that each fit into a request."""
     block: list[Row] = []
     size = 0
     for row in rows:
@@ -303,7 +302,7 @@ def requests(rows: Iterable[Row]) -> Iterator[list[Row]]:
 
 
 def row_bytes(row: Row) -> int:
-    """The bytes of a row in a request, nearly."""
+    """The approximate bytes of a row in a request."""
     size = ROW_OVERHEAD
     for name, value in row.items():
         size += len(name) + (4 * len(value) if name == VECTOR else 4 * len(str(value)))

@@ -1,10 +1,10 @@
 """Search in a collection: inner-product searches in Milvus, the poly score here.
 
 With l_i = y_i · e the poly score is a convex combination of the l_i, so it is at most max_i l_i,
-for both kinds of attention. If the search along y_i gave n candidates, the last of them with t_i,
-then no candidate that was not among them has more than t_i along y_i; and one that no search gave
-scores at most max_i t_i. So the best k are certain once the k-th score exceeds that by more than
-the rounding error of floating-point sums (docs/bounds.md).
+for both kinds of attention. If the last of the n candidates found along y_i has the product t_i, no
+other candidate has more than t_i along y_i. So a candidate that no search found scores at most
+max_i t_i, and the best k are certain once the k-th score exceeds that by more than the rounding
+error of floating-point sums (docs/bounds.md).
 
 Letters: B contexts, m vectors of each, N candidates, d dimensions.
 """
@@ -34,7 +34,7 @@ MOST_PROBES = 16
 FIRST = 64
 WIDEN = 4
 EXPLORED = 4
-"""Candidates that a graph explores for each one asked for."""
+"""How many candidates a graph explores for each one requested."""
 
 
 @dataclass(slots=True)
@@ -52,7 +52,7 @@ class Ranking:
         self._scorer = ExactScorer(self.context, self.attention)
 
     def offer(self, identifiers: Sequence[str], vectors: NDArray[np.float32]) -> None:
-        """Score candidates that were not scored before. Raises ModelError for a score of NaN."""
+        """Score candidates that have not been scored yet. Raises ModelError for a score of NaN."""
         for start in range(0, len(vectors), BLOCK_ROWS):
             part = vectors[start : start + BLOCK_ROWS]
             self._keep(identifiers[start : start + BLOCK_ROWS], self._scores(part))
@@ -72,11 +72,11 @@ class Ranking:
 
     @property
     def threshold(self) -> float:
-        """The k-th score; −inf as long as there are fewer."""
+        """The k-th score; −inf while there are fewer."""
         return self.best[-1][0] if len(self.best) == self.top_k else -np.inf
 
     def forget(self) -> None:
-        """Forget what was scored, to begin again."""
+        """Forget what was scored and start again."""
         self.best, self.num_scored = [], 0
 
     def report(self, strategy: Strategy, num_candidates: int, *, certified: bool) -> SearchReport:
@@ -93,7 +93,7 @@ Outcome = tuple[Ranking, SearchReport]
 
 
 class Searcher:
-    """Searches of one collection, among the candidates that an expression is true of."""
+    """Searches of one collection, among the candidates that match an expression."""
 
     def __init__(self, collection: Collection, description: Description, expression: str) -> None:
         self._collection = collection
@@ -102,7 +102,7 @@ class Searcher:
         self._num_candidates = collection.count(expression)
 
     def search(self, contexts: Tensor, top_k: int, *, exact: bool) -> list[Outcome]:
-        """The best of each context (B, m, d); fewer than k only where there are fewer."""
+        """The best of each context (B, m, d); fewer than k only if there are fewer."""
         rankings = [Ranking(each, self._description.attention, top_k) for each in contexts]
         find = self._certain if exact else self._likely
         reports = find(rankings) if self._num_candidates else [None] * len(rankings)
@@ -114,7 +114,7 @@ class Searcher:
         ]
 
     def _likely(self, rankings: list[Ranking]) -> list[SearchReport | None]:
-        """One round of approximate searches for all contexts; None where it found too few."""
+        """One round of approximate searches for all contexts; None if it found too few."""
         directions = [
             probes_of(context, MOST_PROBES) if bool(context.any()) else context[:0]
             for context in (ranking.context for ranking in rankings)
@@ -158,13 +158,13 @@ class Searcher:
         return {}
 
     def _certain(self, rankings: list[Ranking]) -> list[SearchReport | None]:
-        """Exact searches for each context; None where only a scan makes certain."""
+        """Exact searches for each context; None if only a scan can be certain."""
         if self._description.index_type != "FLAT":
             return [None] * len(rankings)
         return [self._widened(ranking) for ranking in rankings]
 
     def _widened(self, ranking: Ranking) -> SearchReport | None:
-        """Searches along every vector of the context, of more and more candidates."""
+        """Search along every vector of the context, for more and more candidates."""
         vectors = distinct(ranking.context)  # (n, d)
         seen: set[str] = set()
         limit = max(FIRST, 2 * ranking.top_k)
@@ -185,7 +185,7 @@ class Searcher:
         return None
 
     def _error(self, context: Tensor) -> float:
-        """How far an inner product in Milvus and a score here may be apart from rounding.
+        """How much an inner product in Milvus and a score here may differ by rounding.
 
         Each of two sums of d products is off by at most (d + 2) u |y| |e|, u = 2⁻²⁴, and the
         weighted mean of m of them by 2 (m + 8) u of the largest.
@@ -210,12 +210,12 @@ class Searcher:
         return total
 
     def _vectors(self, identifiers: set[str]) -> dict[str, NDArray[np.float32]]:
-        """The vectors of candidates, by id; those deleted since are left out."""
+        """The vectors of candidates, by id; those deleted meanwhile are left out."""
         rows = self._collection.rows(sorted(identifiers), [IDENTIFIER, VECTOR])
         return {row[IDENTIFIER]: vector_of(row) for row in rows}
 
 
 def distinct(context: Tensor) -> Tensor:
-    """The vectors of a context (m, d) that are there, each once: (n, d), 0 ≤ n ≤ m."""
+    """The vectors of a context (m, d) without zeros and repetitions: (n, d), 0 ≤ n ≤ m."""
     there = context[(context != 0).any(dim=1)]
     return torch.unique(there, dim=0) if len(there) else there

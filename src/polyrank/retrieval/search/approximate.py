@@ -1,9 +1,8 @@
 """Approximate top-k: a few neighbour searches name candidates, which get the full score.
 
-The vectors of a context lie close together, so that the neighbours of a few of them (its probes)
-are what those of all m would be. Rows that were added after the structure was built are not in it;
-they are searched exactly. How much is looked at is an `Effort`, tuned for a wanted recall when the
-structure is built.
+The vectors of a context lie close together, so the neighbours of a few of them (its probes) are
+nearly those of all m. Rows added after the structure was built are searched exactly. An `Effort`
+says how much to look at; it is tuned for a target recall when the structure is built.
 
 Letters: B contexts, m vectors of each, p probes of a context, d dimensions.
 """
@@ -30,7 +29,7 @@ FEWEST_NEIGHBOURS = 32
 class Effort:
     """How much an approximate search looks at.
 
-    `probes` vectors of a context each name their `spread` · k nearest; `breadth` is that of
+    Each of `probes` vectors of a context names its `spread` · k nearest; `breadth` is that of
     `Graph.search`.
     """
 
@@ -65,7 +64,7 @@ def search_approximate(
 ) -> list[Ranked]:
     """The best `top_k` for each context (B, m, d) among neighbours and rows outside the structure.
 
-    Fewer than `top_k` where fewer neighbours pass.
+    Fewer than `top_k` if fewer neighbours pass.
     """
     early = neighbours(contexts, graph, effort, top_k, allowed)
     blocks = blocks_of(cache, allowed, start=len(graph))
@@ -82,8 +81,9 @@ def search_approximate(
 def probes_of(context: Tensor, count: int) -> Tensor:
     """At most `count` probes of a context (m, d): (p, d), p ≤ m.
 
-    They are chosen as k-means chooses centres: first the vector nearest to the mean, then always
-    the farthest from those chosen, then one step to the mean. Rows of zeros are not vectors.
+    They are chosen like centres of k-means: first the vector nearest to the mean, then repeatedly
+    the one farthest from those chosen, then one step towards the mean. Rows of zeros are not
+    vectors.
     """
     there = context[(context != 0).any(dim=1)].float()
     if len(there) <= count:

@@ -3,7 +3,7 @@
     bounded   the 8-bit sketches of all candidates are screened
     scan      the stored vectors of all candidates are screened
 
-Both give the same hits; what a screen cannot exclude gets the full score from the stored vectors.
+Both give the same hits: what a screen cannot exclude gets the full score of the stored vectors.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ def search_exact(
 ) -> tuple[list[Ranked], ExactStrategy]:
     """The best `top_k` of the allowed candidates for each context (B, m, d), and how.
 
-    `allowed` (num_rows,) are the rows to rank, by default all that are not deleted. Ties are
-    broken by the id, the larger first. Without a `strategy`, the cheaper one is taken.
+    `allowed` (num_rows,) are the rows to rank, by default all that are not deleted. The
+    larger id wins a tie. Without a `strategy`, the cheaper one is used.
     """
     allowed = cache.alive if allowed is None else allowed
     how = strategy or cheaper_strategy(contexts, cache)
@@ -69,7 +69,7 @@ def blocks_of(
     start: int = 0,
     sketches: bool | None = None,
 ) -> Iterator[CandidateBlock]:
-    """The rows from `start` in blocks, as sketches or as they are stored; mapped, not copied."""
+    """The rows from `start` in blocks, as sketches or as stored; mapped, not copied."""
     if sketches is None:
         sketches = can_multiply_int8()
     for first, rows in cache.screened(BLOCK_ROWS, start=start, sketches=sketches):

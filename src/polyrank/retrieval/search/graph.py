@@ -1,12 +1,11 @@
-"""Nearest-neighbour structures over candidate vectors, by faiss: what approximate search asks.
+"""Nearest-neighbour structures over candidate vectors, by faiss, for approximate search.
 
     hnsw    a navigable graph; fastest, and takes longest to build
-    ivf     lists around centroids, 8 bits a component
+    ivf     lists around centroids, 8 bits per component
     ivfpq   lists around centroids, product-quantised; a twelfth of the memory or less
 
-They only name candidates; the full score is computed from the stored vectors. Hence they keep
-vectors coarsely. Their parameters are chosen from the number of candidates. Knows nothing of
-contexts.
+They only name candidates; the full score is computed from the stored vectors, so they keep coarse
+copies. Their parameters follow from the number of candidates. Knows nothing of contexts.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ BREADTH_OF_BUILDING = 200
 POINTS_A_CENTROID = 64
 FEWEST_POINTS = 1 << 15
 PARTS_A_VECTOR = 8
-"""Components of a part that the product quantiser makes one byte of."""
+"""Components that the product quantiser turns into one byte."""
 
 Vectors = NDArray[np.float32]
 
@@ -55,7 +54,7 @@ class Graph:
 
     @classmethod
     def build(cls, kind: GraphKind, blocks: Iterable[Vectors], sample: Vectors, rows: int) -> Graph:
-        """Build it of blocks (n, d) that hold `rows` vectors, trained on a `sample` (s, d).
+        """Build it from blocks (n, d) that hold `rows` vectors, trained on a `sample` (s, d).
 
         Raises MissingExtraError without faiss.
         """
@@ -74,9 +73,9 @@ class Graph:
 
     @classmethod
     def read(cls, kind: GraphKind, path: Path, rows: int) -> Graph:
-        """Read it. Raises IndexFolderError where it is damaged, MissingExtraError without faiss."""
+        """Read it. Raises IndexFolderError if it is damaged, MissingExtraError without faiss."""
         library = faiss()
-        remedy = "Compact the index, which builds it anew, or build the index again."
+        remedy = "Compact the index to rebuild the structure, or build the index again."
         try:
             index = library.read_index(str(path))
         except RuntimeError as error:
@@ -94,8 +93,8 @@ class Graph:
     ) -> NDArray[np.int64]:
         """The rows among the `depth` nearest of any probe (p, d): (n,), sorted, each once.
 
-        `breadth` is how far to look: nodes kept in mind, or lists read. `allowed` (rows,) says
-        which rows may be named.
+        `breadth` is how far to look: the number of nodes kept, or of lists read. `allowed` (rows,)
+        says which rows may be named.
         """
         library = faiss()
         options: dict[str, Any] = {}
@@ -142,13 +141,13 @@ def empty_index(kind: GraphKind, sample: Vectors, rows: int) -> Any:
 
 
 def number_of_lists(rows: int) -> int:
-    """4 √N, a power of two, and no more than a 39th of the rows."""
+    """The number of lists: about 4 √N, a power of two, at most a 39th of the rows."""
     wanted = 4 * math.sqrt(rows)
     return max(1, min(1 << round(math.log2(wanted)), rows // 39))
 
 
 def sample_rows(kind: GraphKind, rows: int) -> int:
-    """How many vectors the training of a structure over `rows` vectors looks at."""
+    """How many vectors a structure over `rows` vectors is trained on."""
     wanted = FEWEST_POINTS
     if kind != "hnsw":
         wanted = max(wanted, POINTS_A_CENTROID * number_of_lists(rows))

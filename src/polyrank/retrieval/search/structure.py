@@ -1,11 +1,10 @@
 """The search structure of an index: a graph, tuned for a recall.
 
-It lies in a folder of its own below the index: `graph.faiss`, and `contexts.npy`, the contexts that
-it was tuned and measured with, so that it can be built anew without the model.
+It has a folder of its own below the index: `graph.faiss`, and `contexts.npy`, the contexts it was
+tuned and measured with, so that it can be rebuilt without the model.
 
-Recall is that of the exact hits of the same index at k. Of all efforts that reach the target on one
-half of the contexts, the one that takes the least time is chosen; the recall that is reported is
-measured on the other half.
+Recall is the share of the index's exact k best hits. Of all efforts that reach the target on one
+half of the contexts, the fastest is chosen; the reported recall is measured on the other half.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ from polyrank.storage import storage_errors
 GRAPH = "graph.faiss"
 CONTEXTS = "contexts.npy"
 FEWEST_ROWS = 1000
-"""Below, a scan is as fast and nothing is built."""
+"""Below this many, a scan is as fast and nothing is built."""
 
 BLOCK_ROWS = 1 << 14
 NUM_CONTEXTS = 128
@@ -44,7 +43,7 @@ SEED = 0
 
 RECALL_AT = 100
 MARGIN = 0.1
-"""The tuning half must reach the target and this share of what then misses to 1."""
+"""The tuning half must exceed the target by this share of what is missing to 1."""
 
 PROBES = (2, 4, 8, 16)
 SPREADS = (2, 4, 8)
@@ -88,7 +87,7 @@ def write_structure(
 
 
 def read_structure(folder: Path, manifest: Manifest) -> Structure | None:
-    """The structure of an index, if it has one. Raises IndexFolderError where it is damaged."""
+    """The structure of an index, if it has one. Raises IndexFolderError if it is damaged."""
     if manifest.search is None or not manifest.search.get("rows"):
         return None
     search = described(folder, manifest.search)
@@ -97,7 +96,7 @@ def read_structure(folder: Path, manifest: Manifest) -> Structure | None:
 
 
 def described(folder: Path, search: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The description of a structure. Raises IndexFolderError where something of it is missing."""
+    """The description of a structure. Raises IndexFolderError if something is missing."""
     try:
         Effort(**search["effort"])
         int(search["rows"])
@@ -133,7 +132,7 @@ def sampled(cache: CandidateCache, count: int) -> NDArray[np.float32]:
 
 
 def sampled_texts(cache: CandidateCache) -> list[str]:
-    """Texts of candidates to stand for contexts where no contexts are given."""
+    """Texts of candidates that serve as contexts if none are given."""
     rows = np.arange(cache.num_rows) if cache.alive is None else np.flatnonzero(cache.alive)
     count = min(NUM_CONTEXTS, len(rows))
     drawn = np.random.default_rng(SEED).choice(rows, count, replace=False)
@@ -142,7 +141,7 @@ def sampled_texts(cache: CandidateCache) -> list[str]:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Recall:
-    """What was wanted and what was measured: recall at k on `contexts` that were not tuned on."""
+    """The target and the measurement: recall at k on `contexts` that were not tuned on."""
 
     target: float
     measured: float
@@ -155,7 +154,7 @@ def tune(
 ) -> tuple[Effort, Recall]:
     """Find the effort for a target recall, from at least 2 contexts (B, m, d).
 
-    Where no effort reaches the target, the greatest is taken, and the recall says what it reaches.
+    If no effort reaches the target, the greatest is chosen, and the recall says what it reaches.
     """
     k = min(RECALL_AT, max(1, len(cache) // 10))
     ranked, _ = search_exact(contexts, attention, cache, k)
@@ -163,11 +162,11 @@ def tune(
     half = len(contexts) // 2
 
     def worth(tried: tuple[Effort, float, float]) -> tuple[float, float]:
-        """What makes one effort better than another, the less the better: missing recall, time."""
+        """The order of efforts, less is better: missing recall, then time."""
         return max(0.0, wanted - tried[1]), tried[2]
 
     def measure(effort: Effort, part: slice) -> tuple[float, float]:
-        """Recall and seconds a context."""
+        """Recall and seconds per context."""
         started = time.perf_counter()
         named = neighbours(contexts[part], graph, effort, k, cache.alive)
         for rows in named:
@@ -194,7 +193,7 @@ def tune(
 
 
 def recall_of(named: list[NDArray[np.int64]], truth: list[NDArray[np.int64]]) -> float:
-    """The share of the true rows that were named."""
+    """The share of the true rows that were found."""
     hits = sum(len(np.intersect1d(rows, best)) for rows, best in zip(named, truth, strict=True))
     return hits / max(1, sum(len(best) for best in truth))
 

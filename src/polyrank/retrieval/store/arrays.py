@@ -31,10 +31,10 @@ def write_array(path: Path, array: NDArray[Any]) -> None:
 
 
 def map_array(path: Path, dtype: DTypeLike, shape: tuple[int, ...]) -> NDArray[Any]:
-    """An array of this type and shape, mapped and not read.
+    """An array of this type and shape, mapped rather than read.
 
-    Copy-on-write, though nobody writes: torch warns of tensors over read-only memory. Raises
-    OSError, and IndexFolderError if the file holds something else.
+    Copy-on-write, though nobody writes, because torch warns about tensors over read-only memory.
+    Raises OSError, and IndexFolderError if the file holds something else.
     """
     header = array_header(dtype, shape)
     with open(path, "rb") as handle:

@@ -1,6 +1,6 @@
-"""Building an index folder: texts first, then vectors, then the manifest, then into place.
+"""Builds an index folder: texts first, then vectors, then the manifest; then renames it into place.
 
-An interrupted build, run again, keeps every block of vectors that still fits.
+A build that resumes keeps every block of vectors that still fits.
 """
 
 from __future__ import annotations
@@ -64,8 +64,8 @@ def build_folder(
     """Write an index of all candidates of `source` to `path`, replacing an index there.
 
     `model_from` is the folder to name as the model's; with None the index keeps a copy. `complete`
-    may change the folder before it takes its place. Raises DataError, StorageError, ModelError;
-    whatever is raised, what stood at `path` still does.
+    may change the folder before it is moved to `path`. Raises DataError, StorageError, ModelError;
+    an error leaves `path` as it was.
     """
     dimension = model.dimension
     identity = encoding_identity(model.fingerprint(), dimension, storage, layout)
@@ -98,7 +98,7 @@ def build_folder(
 
 @contextlib.contextmanager
 def unchanged(path: Path) -> Iterator[None]:
-    """Keep writers away from the index that stands at `path`, if any. Raises UsageError."""
+    """Lock the index at `path`, if any, against writers. Raises UsageError."""
     with contextlib.ExitStack() as held:
         if (path / MANIFEST).is_file():
             problem = f"The index {path} is being changed by another process."
@@ -127,9 +127,9 @@ def finish_folder(
     storage: Storage,
     known: Mapping[str, FileRecord] = NOTHING_KNOWN,
 ) -> None:
-    """Make a folder of shards the index that is to stand at `path`.
+    """Turn a folder of shards into the index for `path`.
 
-    Of the files in `known` the records are known already. Raises StorageError.
+    `known` holds records of files that are known already. Raises StorageError.
     """
     record = name_model(model, path, model_from)
     with storage_errors(folder):
@@ -155,7 +155,7 @@ def finish_folder(
 
 
 def name_model(model: VectorModel, path: Path, model_from: Path | None) -> ModelRecord:
-    """Say which model the index at `path` has, and where it lies."""
+    """Record which model the index at `path` has, and where it is."""
     relative = MODEL_FOLDER if model_from is None else os.path.relpath(model_from, path)
     return ModelRecord(
         fingerprint=model.fingerprint(),
@@ -168,6 +168,6 @@ def name_model(model: VectorModel, path: Path, model_from: Path | None) -> Model
 
 
 def copy_model(model: VectorModel, folder: Path, record: ModelRecord) -> None:
-    """Save the model below a folder that will be renamed, unless its record names another place."""
+    """Save the model below a folder that will be renamed, unless its record names another."""
     if record.absolute is None:
         model.save_copy(folder / MODEL_FOLDER)

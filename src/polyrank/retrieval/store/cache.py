@@ -1,7 +1,7 @@
-"""The candidate cache: every candidate's id, text, metadata and vector, read where they lie.
+"""The candidate cache: every candidate's id, text, metadata and vector, memory-mapped.
 
-One committed state of an index folder: the shards stand one after the other, so that a candidate
-has one row number; rows that are deleted are counted too. Knows nothing of contexts and scores.
+It shows one committed state of an index folder. The shards follow one another, so each candidate
+has one row number; deleted rows count, too. Knows nothing of contexts and scores.
 """
 
 from __future__ import annotations
@@ -66,16 +66,16 @@ class CandidateCache:
             ) from error
         self._starts = list(accumulate((s.rows for s in self.shards), initial=0))
         self.alive: NDArray[np.bool_] | None = None
-        """Which rows are not deleted, (num_rows,); None if none is."""
+        """Which rows are not deleted, (num_rows,); None if no row is deleted."""
         if len(self) < self.num_rows:
             self.alive = ~np.concatenate(deleted)
 
     @classmethod
     def open(cls, folder: Path) -> CandidateCache:
-        """The state that is committed now, while others may be writing.
+        """The committed state, even while others are writing.
 
-        Between the reading of the manifest and the opening of its files another commit may have
-        come; then it is opened again. Raises IndexFolderError.
+        If another commit comes between reading the manifest and opening its files, it opens them
+        again. Raises IndexFolderError.
         """
         manifest = read_manifest(folder)
         while True:
@@ -96,14 +96,14 @@ class CandidateCache:
 
     @property
     def num_rows(self) -> int:
-        """The number of rows, deleted ones included."""
+        """The number of rows, including deleted ones."""
         return self._starts[-1]
 
     def __iter__(self) -> Iterator[Candidate]:
         return self.candidates(0)
 
     def candidates(self, first_shard: int) -> Iterator[Candidate]:
-        """The candidates from the shard of this number on."""
+        """The candidates from this shard on."""
         places = list(zip(self._starts, self.shards, strict=False))
         for first, shard in places[first_shard:]:
             for start in range(0, shard.rows, READ_ROWS):
@@ -140,7 +140,7 @@ class CandidateCache:
     ) -> Iterator[tuple[int, ScreenRows]]:
         """The rows from `start` in blocks of at most `rows`, each with the number of its first.
 
-        As sketches or as they are stored, deleted ones included; mapped, not copied.
+        As sketches or as stored, including deleted ones; mapped, not copied.
         """
         for first, vectors in zip(self._starts, self.vectors, strict=False):
             for begin in range(max(start - first, 0), len(vectors), rows):
@@ -152,7 +152,7 @@ class CandidateCache:
         return restored(*self.stored(rows))
 
     def stored(self, rows: NDArray[np.int64]) -> StoredVectors:
-        """The vectors of any rows, as they are stored: (n,) → (n, d)."""
+        """The vectors of any rows, as stored: (n,) → (n, d)."""
         manifest = self.manifest
         vectors = torch.empty(len(rows), manifest.dimension, dtype=DTYPES[manifest.storage])
         scales = torch.empty(len(rows)) if has_scales(manifest.storage) else None
@@ -168,7 +168,7 @@ class CandidateCache:
     def allowed(self, filter: Filter) -> NDArray[np.bool_]:
         """Which rows pass a filter: (num_rows,); deleted ones do not.
 
-        Raises UsageError for a field that the index does not have, or has of another kind.
+        Raises UsageError for a field that the index does not have, or that has another kind.
         """
         require_fields(filter, self.manifest.fields)
 
@@ -187,7 +187,7 @@ class CandidateCache:
         return np.flatnonzero(self.alive[first:]) + first
 
     def deleted(self, shard: int) -> NDArray[np.bool_]:
-        """Which rows of the shard of this number are deleted, a copy: (rows,)."""
+        """A copy of which rows of this shard are deleted: (rows,)."""
         first, last = self._starts[shard : shard + 2]
         return np.zeros(last - first, np.bool_) if self.alive is None else ~self.alive[first:last]
 

@@ -1,7 +1,7 @@
 """The changes of an index folder: add (and replace), delete, compact, another search structure.
 
-Each is one commit. Adding writes new shards; deleting writes a new file of bits for each shard it
-touches; compacting writes live rows again.
+Each change is one commit. Adding writes new shards, deleting writes a new file of bits for each
+shard it touches, and compacting rewrites live rows.
 """
 
 from __future__ import annotations
@@ -49,15 +49,15 @@ from polyrank.retrieval.store.writing import (
 from polyrank.storage import storage_errors
 
 SMALL_SHARDS = 8
-"""As many small shards are merged into one."""
+"""This many small shards are merged into one."""
 
 Deleted = dict[int, NDArray[np.bool_]]
-"""By the number of a shard in the manifest, which of its rows are deleted: (rows,)."""
+"""For each shard by its number in the manifest, which rows are deleted: (rows,)."""
 
 
 def add(change: Change, candidates: Candidates, encode: Encode, *, replace: bool) -> int:
-    """Add candidates and return their number. Raises DataError for ids given twice, or already
-    there without `replace`.
+    """Add candidates and return their number. Raises DataError for ids given twice, or already in
+    the index without `replace`.
     """
     manifest = change.manifest
     cache = CandidateCache(change.folder, manifest)
@@ -84,7 +84,7 @@ def add(change: Change, candidates: Candidates, encode: Encode, *, replace: bool
 def replaced_rows(
     cache: CandidateCache, shards: Sequence[Shard], candidates: Candidates, *, replace: bool
 ) -> Deleted:
-    """The live rows whose ids are given again. Raises DataError for the first without `replace`."""
+    """The live rows whose ids are given again. Without `replace`, DataError for the first."""
     deleted: Deleted = {}
     for shard in shards:
         given_again = []
@@ -99,20 +99,20 @@ def replaced_rows(
             raise candidates.blame(
                 identifier,
                 f"The id {identifier!r} is in the index already.",
-                "Give the candidate another id, or ask for the one in the index to be replaced.",
+                "Give the candidate another id, or replace the one in the index (--replace).",
             )
     return deleted
 
 
 def mark(deleted: Deleted, cache: CandidateCache, number: int, row: int) -> None:
-    """Delete a row of the shard of this number too."""
+    """Also delete a row of this shard."""
     if number not in deleted:
         deleted[number] = cache.deleted(number)
     deleted[number][row] = True
 
 
 def delete(change: Change, identifiers: Sequence[str]) -> int:
-    """Delete candidates by id. Raises DataError for an id not there, or given twice."""
+    """Delete candidates by id. Raises DataError for an unknown id, or one given twice."""
     cache = CandidateCache(change.folder, change.manifest)
     deleted: Deleted = {}
     seen: set[str] = set()
@@ -123,7 +123,7 @@ def delete(change: Change, identifiers: Sequence[str]) -> int:
                 f"The id {identifier!r} is given twice."
                 if identifier in seen
                 else f"There is no candidate with the id {identifier!r} in the index.",
-                "Nothing was deleted; leave it out.",
+                "Nothing was deleted; leave the id out.",
             )
         seen.add(identifier)
         mark(deleted, cache, *cache.place(row))
@@ -137,7 +137,7 @@ def delete(change: Change, identifiers: Sequence[str]) -> int:
 def write_deleted_rows(
     change: Change, cache: CandidateCache, deleted: Deleted
 ) -> tuple[list[ShardRecord], list[Path]]:
-    """The records of the old shards with more rows deleted, and the files that say which."""
+    """The records of the old shards with more rows deleted, and the files that mark them."""
     records, new = list(change.manifest.shards), []
     for number, rows in deleted.items():
         record = records[number]
@@ -151,7 +151,7 @@ def write_deleted_rows(
 
 
 def compact(change: Change) -> bool:
-    """Write all live rows again, in full shards; whether there was anything to do."""
+    """Rewrite all live rows in full shards; return whether there was anything to do."""
     manifest = change.manifest
     full = all(shard.rows == manifest.layout.shard_rows for shard in manifest.shards[:-1])
     if full and all(shard.live == shard.rows for shard in manifest.shards):
@@ -161,10 +161,10 @@ def compact(change: Change) -> bool:
 
 
 def merge_small(change: Change) -> bool:
-    """Merge the last shards where many small ones have come together; whether there were any.
+    """Merge the last shards if many are small; return whether any were merged.
 
-    A shard is taken along if it is no larger than all behind it, so that a row is written again
-    as often as the number of rows can be halved. Rows that a search structure covers stay.
+    A shard is included if it is no larger than all behind it together, so a row is rewritten about
+    log₂ N times. Rows that a search structure covers stay.
     """
     manifest = change.manifest
     covered = int((manifest.search or {}).get("rows", 0))
@@ -185,9 +185,9 @@ def merge_small(change: Change) -> bool:
 
 
 def rewrite(change: Change, first: int, *, search: Mapping[str, Any] | None) -> None:
-    """Write the live rows of the shards from the number `first` on again, in full shards.
+    """Rewrite the live rows of the shards from `first` on, in full shards.
 
-    What is copied gets new checksums, so that the old ones are compared first.
+    Copies get new checksums, so the old ones are compared first.
     """
     manifest = change.manifest
     check_sums(change.folder, of_shards(manifest, manifest.shards[first:]))
@@ -210,8 +210,8 @@ def rewrite(change: Change, first: int, *, search: Mapping[str, Any] | None) -> 
 def restructure(change: Change, write: Callable[[Path], Mapping[str, Any]]) -> None:
     """Give the index another search structure.
 
-    `write` puts its files into a folder and describes it; the description's "rows" say how many
-    rows it covers, from the first on, and "folder", which is added, where the files lie.
+    `write` puts its files into a folder and describes it. The description's "rows" is how many rows
+    it covers, from the first on; "folder", where the files are, is added.
     """
     name = f"{SEARCH}/{change.generation:05d}"
     folder = change.folder / name

@@ -2,9 +2,9 @@
 
     hold the lock → write new files beside the old → flush them → replace the manifest → flush it
 
-Files of shards are never changed once a manifest names them, so that whoever has opened the old
-state keeps reading it. Files that no manifest names, of a change that failed or was killed or of a
-state that is gone, are removed by the next change. Knows nothing of candidates.
+Files of shards never change once a manifest names them, so a reader of the old state keeps reading
+it. Files that no manifest names, of a change that failed or of an old state, are removed by the
+next change. Knows nothing of candidates.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from polyrank.storage import exclusive, storage_errors, synchronise, synchronise
 
 
 class Change:
-    """A change of an index folder that is under way; `commit` makes it visible, once."""
+    """A change of an index folder in progress; `commit` makes it visible, once."""
 
     def __init__(self, folder: Path, manifest: Manifest) -> None:
         self.folder = folder
@@ -63,7 +63,7 @@ class Change:
         """Make `shards` the index; `new` are the files that were written for it.
 
         `search` describes the search structure, whose files lie in its "folder".
-        Raises StorageError, and the old state stands.
+        Raises StorageError; the old state then remains.
         """
         with storage_errors(self.folder):
             for file in new:
@@ -87,12 +87,12 @@ class Change:
         )
 
     def above(self, file: Path) -> list[Path]:
-        """The folders from a file up to that of the index."""
+        """The folders from a file up to the index folder."""
         return [parent for parent in file.parents if parent.is_relative_to(self.folder)]
 
 
 def belongs(name: str, shards: Sequence[ShardRecord], search: Mapping[str, Any] | None) -> bool:
-    """Whether a file of the old state is one of the new state too."""
+    """Whether a file of the old state also belongs to the new one."""
     path = PurePosixPath(name)
     if path.parts[0] == SEARCH:
         own = (search or {}).get("folder")
@@ -105,14 +105,14 @@ def belongs(name: str, shards: Sequence[ShardRecord], search: Mapping[str, Any] 
 
 @contextlib.contextmanager
 def changing(folder: Path, fingerprint: str) -> Iterator[Change]:
-    """Hold the index folder alone for a change.
+    """Hold the index folder exclusively for a change.
 
-    Raises UsageError while another process does, and IndexFolderError if the index is not, or no
-    longer, of the model with this fingerprint.
+    Raises UsageError while another process holds it, and IndexFolderError if the index is not, or
+    no longer, from the model with this fingerprint.
     """
     read_manifest(folder)
     problem = f"The index {folder} is being changed by another process."
-    with exclusive(folder / LOCK, problem, "Wait for it; searching works meanwhile."):
+    with exclusive(folder / LOCK, problem, "Wait for it; searches still work."):
         manifest = read_manifest(folder)
         require_same_maker(folder, manifest, fingerprint)
         remove_unnamed(folder, manifest.files)

@@ -1,6 +1,6 @@
-"""The manifest of an index folder: what is in it, by whom it was made, and every checksum.
+"""The manifest of an index folder: its contents, the model that made it, and every checksum.
 
-A manifest is a state of the index; replacing it is a commit. Knows names, sizes and checksums of
+A manifest is one state of the index; replacing it is a commit. Knows names, sizes and checksums of
 files; knows nothing of what the files hold.
 """
 
@@ -52,8 +52,8 @@ class ShardLayout:
 class ShardRecord:
     """A shard: its folder below the index, its rows, and how many of them are not deleted.
 
-    `fields` are its metadata columns and their kinds there; `deleted` is the file that says which
-    rows are deleted, if any are.
+    `fields` are its metadata columns and their kinds; `deleted` is the file that marks deleted
+    rows, if there are any.
     """
 
     folder: str
@@ -65,7 +65,7 @@ class ShardRecord:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class FileRecord:
-    """What a file must be: its size in bytes and its SHA-256."""
+    """What a file must have: its size in bytes and its SHA-256."""
 
     bytes: int
     sha256: str
@@ -73,10 +73,10 @@ class FileRecord:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ModelRecord:
-    """The model that made the vectors, and where it lies.
+    """The model that made the vectors, and where it is.
 
     `num_vectors` and `attention` are of its contexts. `folder` is relative to the index folder;
-    `absolute` is there only where the index keeps no copy of its model.
+    `absolute` is set only if the index keeps no copy of its model.
     """
 
     fingerprint: str
@@ -92,8 +92,8 @@ class Manifest:
     """All that is known of an index without opening its shards.
 
     `generation` counts commits. `fields` gives each metadata field its kind over all shards.
-    `search` describes the search structure, whose files lie in its "folder": its "kind", the
-    "target" of its recall, and "rows", the number of first rows that it covers, 0 until it is
+    `search` describes the search structure, whose files are in its "folder": its "kind", the
+    "target" of its recall, and "rows", how many rows it covers from the first on, 0 until it is
     built.
     `checksum` is the manifest's own, and the name of this state of the index.
     """
@@ -112,14 +112,14 @@ class Manifest:
 
 
 def unbuilt(search: Mapping[str, Any] | None) -> dict[str, Any] | None:
-    """The description of a search structure that has to be built anew."""
+    """The description of a search structure that has to be rebuilt."""
     if search is None:
         return None
     return {"kind": search["kind"], "target": search["target"], "rows": 0}
 
 
 def write_manifest(folder: Path, manifest: Manifest) -> Manifest:
-    """Put the manifest in the place of the one that is there, at once, and give it its checksum.
+    """Replace the manifest atomically by this one, with its checksum.
 
     The same bytes for the same contents. Raises StorageError.
     """
@@ -168,7 +168,7 @@ def read_manifest(folder: Path) -> Manifest:
 
 
 def from_plain(plain: Mapping[str, Any]) -> Manifest:
-    """The manifest of what JSON holds."""
+    """The manifest from its JSON."""
     return Manifest(
         generation=int(plain["generation"]),
         model=ModelRecord(**plain["model"]),
@@ -185,7 +185,7 @@ def from_plain(plain: Mapping[str, Any]) -> Manifest:
 
 
 def shard_from_plain(plain: Mapping[str, Any]) -> ShardRecord:
-    """A shard's record of what JSON holds."""
+    """A shard's record from its JSON."""
     return ShardRecord(**plain)
 
 
@@ -225,7 +225,7 @@ def read_plain(folder: Path) -> dict[str, Any]:
             found = "is a file"
         remedy = "Give the folder that `polyrank index build` wrote."
         if build_job(folder, {}).work.is_dir():
-            remedy = "It was being built and that was interrupted: build it again, which resumes."
+            remedy = "Its build was interrupted: run the same command again to resume."
         raise IndexFolderError(f"{folder} is not an index: it {found}.", remedy) from None
     except OSError as error:
         raise IndexFolderError(
@@ -244,7 +244,7 @@ def read_plain(folder: Path) -> dict[str, Any]:
 
 
 def build_job(folder: Path, identity: Mapping[str, Any]) -> Job:
-    """The job that makes the index that is to stand at `folder`."""
+    """The job that makes the index at `folder`."""
     return Job(output=folder, doing="building", noun="build", identity=identity)
 
 
@@ -254,7 +254,7 @@ def of_model(files: Mapping[str, FileRecord]) -> dict[str, FileRecord]:
 
 
 def of_data(files: Mapping[str, FileRecord]) -> dict[str, FileRecord]:
-    """The files that are searched: all but those of the model."""
+    """The files that are searched: all except the model's."""
     return {n: record for n, record in files.items() if not n.startswith(f"{MODEL_FOLDER}/")}
 
 
@@ -266,13 +266,13 @@ def of_shards(manifest: Manifest, shards: Sequence[ShardRecord]) -> dict[str, Fi
 
 
 def leaves(name: str) -> bool:
-    """Whether a name of the manifest points out of the index folder."""
+    """Whether a name in the manifest points outside the index folder."""
     path = PurePosixPath(name)
     return path.is_absolute() or ".." in path.parts
 
 
 def damaged(path: Path, problem: str) -> IndexFolderError:
-    """The error of a file that does not hold what it must."""
+    """The error for a file with wrong contents."""
     return IndexFolderError(f"{path} is damaged: {problem}.", REBUILD)
 
 
@@ -305,7 +305,7 @@ def check_sizes(folder: Path, files: Mapping[str, FileRecord]) -> None:
 
 
 def check_sums(folder: Path, files: Mapping[str, FileRecord]) -> None:
-    """Raise IndexFolderError if a file of the index is not, byte for byte, what was written."""
+    """Raise IndexFolderError if a file of the index is not byte for byte what was written."""
     check_sizes(folder, files)
     total = sum(record.bytes for record in files.values())
     with bar("Verifying the index", total=total, unit="bytes") as advance:

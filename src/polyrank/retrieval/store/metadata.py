@@ -1,7 +1,7 @@
-"""The metadata of a shard: an Arrow table with one column per field, null where there is none.
+"""The metadata of a shard: an Arrow table with one column per field, null for a missing value.
 
-A field has one kind over the whole index, and whole numbers may stand in a field of numbers. Texts
-are dictionary-encoded, so that a filter looks at each distinct one once.
+A field has one kind over the whole index; whole numbers may stand in a field of numbers. Texts are
+dictionary-encoded, so that a filter looks at each distinct text once.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ COMPARE: Mapping[Operator, Callable[[Any, Any], Any]] = {
 }
 
 Blame = Callable[[str, str, str], DataError]
-"""From the id of a candidate, a problem and a remedy to the error that says where."""
+"""Makes an error from the id of a candidate, a problem and a remedy; it says where."""
 
 
 class FieldKinds:
@@ -51,7 +51,7 @@ class FieldKinds:
         self._blame = blame
 
     def check(self, candidate: Candidate) -> None:
-        """See a candidate's metadata. Raises DataError where a value is of another kind."""
+        """Note a candidate's metadata. Raises DataError if a value has another kind."""
         for name, value in candidate.metadata.items():
             found = kind_of(value)
             kind = wider(self.known.get(name, found), found)
@@ -81,7 +81,7 @@ def kind_of(value: Value) -> str:
 
 
 def wider(one: str, other: str) -> str | None:
-    """The kind that takes the values of both, if there is one."""
+    """The kind that holds the values of both, if there is one."""
     if one == other:
         return one
     return "number" if {one, other} == {"integer", "number"} else None
@@ -121,7 +121,7 @@ class MetadataWriter:
 
 
 def arrow_array(kind: str, column: Sequence[Value | None]) -> Any:
-    """The values of a field, None where there is none, as Arrow keeps them."""
+    """The values of a field as Arrow keeps them, None if missing."""
     import pyarrow as pa
 
     if kind == "string":
@@ -168,7 +168,7 @@ class Column:
         return [value if there else None for value, there in zip(plain, present, strict=True)]
 
     def _between(self, start: int, stop: int) -> tuple[NDArray[np.bool_] | None, NDArray[Any]]:
-        """Of some rows, which have a value, if not all, and the values: (rows,) each."""
+        """For some rows, which have a value (None if all), and the values: (rows,) each."""
         present = None if self._present is None else unpacked(self._present, start, stop)
         if self.kind == "boolean":
             return present, unpacked(self._values, start, stop)
@@ -186,7 +186,7 @@ def unpacked(buffer: Any, start: int, stop: int) -> NDArray[np.bool_]:
 
 
 def comparable(value: Value) -> Value:
-    """A number as a fraction; it cannot overflow, and stored whole numbers are exact as one."""
+    """A number as a float; it cannot overflow, and stored whole numbers stay exact."""
     if isinstance(value, (bool, str)):
         return value
     try:

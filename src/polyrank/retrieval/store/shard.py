@@ -3,12 +3,11 @@
     candidates.arrow    a table of the ids and texts: `id`, `text`
     metadata.arrow      a table of the metadata, one column per field, if there are any
     id-hashes.npy       the hashes of the ids, sorted: (rows,), uint64
-    id-rows.npy         whose they are: (rows,), uint32
-    deleted-N.npy       which rows generation N and those before it have deleted: bits, the first
-                        row the lowest of a byte
+    id-rows.npy         the rows that they belong to: (rows,), uint32
+    deleted-N.npy       which rows have been deleted up to generation N: bits, the first row is the
+                        lowest bit of a byte
 
-A shard is never changed once it is committed; `deleted-N.npy` is written beside it. Knows nothing
-of its vectors.
+A committed shard never changes; `deleted-N.npy` is written beside it. Knows nothing of its vectors.
 """
 
 from __future__ import annotations
@@ -60,7 +59,7 @@ class ShardWriter:
         self._hashes.extend(map(hash_of, ids))
 
     def finish(self) -> Shard:
-        """Write what is still missing, close the files and open the shard."""
+        """Write what is left, close the files and open the shard."""
         self._table.finish()
         fields = self._metadata.finish()
         hashes = np.frombuffer(b"".join(self._hashes), dtype=HASH)
@@ -75,7 +74,7 @@ class ShardWriter:
 
 
 class Shard:
-    """A shard on the disk; opening it reads no candidates."""
+    """A shard on disk; opening it reads no candidates."""
 
     def __init__(self, folder: Path, rows: int, fields: Mapping[str, str]) -> None:
         self.folder = folder
@@ -92,7 +91,7 @@ class Shard:
 
     @property
     def files(self) -> list[str]:
-        """The names of its files, those of its vectors left out."""
+        """The names of its files, except those of its vectors."""
         return [CANDIDATES, HASHES, ROWS, *([METADATA] if self.fields else [])]
 
     def candidate(self, row: int) -> Candidate:
@@ -118,7 +117,7 @@ class Shard:
         return rows
 
     def rows_with_id(self, identifier: str) -> list[int]:
-        """The rows whose candidate has this id, deleted or not; several only before a commit."""
+        """The rows with this id, deleted or not; more than one only before a commit."""
         value = int.from_bytes(hash_of(identifier.encode("utf-8", "surrogatepass")), "little")
         return sorted(row for row in self.with_hash(value) if self.ids[row] == identifier)
 
@@ -129,7 +128,7 @@ def hash_of(encoded_id: bytes) -> bytes:
 
 
 def encoded(candidate: Candidate, text: str) -> bytes:
-    """`text` as UTF-8. Raises DataError where it holds half of a surrogate pair."""
+    """`text` as UTF-8. Raises DataError if it holds half of a surrogate pair."""
     try:
         return text.encode("utf-8")
     except UnicodeEncodeError as error:
@@ -142,7 +141,7 @@ def encoded(candidate: Candidate, text: str) -> bytes:
 
 
 def rows_with_id(shards: Sequence[Shard], identifier: str) -> list[int]:
-    """Every row, counted through all shards, whose candidate has this id."""
+    """Every row with this id, numbered over all shards."""
     rows = []
     first = 0
     for shard in shards:
@@ -152,7 +151,7 @@ def rows_with_id(shards: Sequence[Shard], identifier: str) -> list[int]:
 
 
 def require_unique_ids(shards: Sequence[Shard], candidates: Candidates) -> None:
-    """Raise DataError, naming both places, if two candidates have one id."""
+    """Raise DataError, naming both places, if two candidates have the same id."""
     for value in found_twice([shard.hashes for shard in shards]):
         for shard in shards:
             for row in shard.with_hash(value):
@@ -163,7 +162,7 @@ def require_unique_ids(shards: Sequence[Shard], candidates: Candidates) -> None:
 
 
 def found_twice(tables: Sequence[NDArray[np.uint64]]) -> Iterator[int]:
-    """The hashes that are found twice in sorted tables of any size.
+    """The hashes that occur twice in sorted tables of any size.
 
     The tables are compared range by range, so that memory stays bounded.
     """
@@ -178,7 +177,7 @@ def found_twice(tables: Sequence[NDArray[np.uint64]]) -> Iterator[int]:
 
 
 def common_ids(old: Shard, new: Shard) -> Iterator[tuple[int, int]]:
-    """Every pair of rows, of the one shard and of the other, whose candidates have one id."""
+    """Every pair of rows, one from each shard, whose candidates have the same id."""
     for start in range(0, new.rows, HASHES_AT_ONCE):
         hashes = new.hashes[start : start + HASHES_AT_ONCE]
         places = np.minimum(np.searchsorted(old.hashes, hashes), old.rows - 1)

@@ -1,4 +1,4 @@
-"""The vectors of a shard in one of four types, written in blocks and mapped where they lie.
+"""The vectors of a shard in one of four types, written in blocks and memory-mapped.
 
     vectors.npy    (rows, d); bfloat16, which numpy lacks, as uint16
     sketch.npy     (rows, d), int8, with types other than int8: what exact search reads first
@@ -42,13 +42,13 @@ ERRORS = "errors.npy"
 
 
 class StoredVectors(NamedTuple):
-    """Vectors as they are stored: (n, d), and with int8 a scale for each, (n,)."""
+    """Vectors as stored: (n, d), and with int8 a scale for each, (n,)."""
 
     vectors: Tensor
     scales: Tensor | None
 
     def file_bytes(self) -> list[bytes]:
-        """What they are in each file of a shard."""
+        """What goes into each file of a shard."""
         if self.scales is None:
             sketch = quantised(self.vectors)
             assert sketch.scales is not None
@@ -60,7 +60,7 @@ class StoredVectors(NamedTuple):
 
 
 def rounded(vectors: Tensor, storage: Storage) -> StoredVectors:
-    """Vectors (n, d), float32, in a type of storage; infinite where the type is too small."""
+    """Float32 vectors (n, d) in a type of storage; infinite if the type is too small."""
     if not has_scales(storage):
         return StoredVectors(vectors.to(DTYPES[storage]), None)
     sketch = quantised(vectors)
@@ -117,7 +117,7 @@ class VectorWriter:
             ]
 
     def read(self, start: int, stop: int) -> list[bytes]:
-        """What lies in some rows, for each file."""
+        """The contents of some rows, for each file."""
         found = []
         for handle, place, size in self._places(start):
             handle.seek(place)
@@ -125,20 +125,20 @@ class VectorWriter:
         return found
 
     def write(self, start: int, blocks: Sequence[bytes]) -> None:
-        """Put rows in their place. Raises StorageError."""
+        """Write rows at their place. Raises StorageError."""
         with storage_errors(self._folder):
             for (handle, place, _), block in zip(self._places(start), blocks, strict=True):
                 handle.seek(place)
                 write_all(handle, block)
 
     def synchronise(self) -> None:
-        """Ask the system to put what was written on the disk itself. Raises StorageError."""
+        """Flush what was written to the disk itself. Raises StorageError."""
         with storage_errors(self._folder):
             for handle in self._handles:
                 os.fsync(handle.fileno())
 
     def finish(self) -> None:
-        """Write the headers and cut off what lies behind the last row. Raises StorageError."""
+        """Write the headers and cut off what follows the last row. Raises StorageError."""
         with storage_errors(self._folder):
             for (handle, end, _), header in zip(
                 self._places(self._rows), self._headers, strict=True
@@ -153,7 +153,7 @@ class VectorWriter:
             handle.close()
 
     def _places(self, row: int) -> Iterator[tuple[io.FileIO, int, int]]:
-        """Of each file, where a row begins, and its size."""
+        """For each file, where a row begins, and its size."""
         for handle, header, size in zip(self._handles, self._headers, self._sizes, strict=True):
             yield handle, len(header) + row * size, size
 
@@ -162,7 +162,7 @@ class VectorWriter:
 def vector_writer(
     folder: Path, storage: Storage, dimension: int, rows: int
 ) -> Iterator[VectorWriter]:
-    """A writer that is finished unless there is an error, and closed in any case."""
+    """A writer that is finished if there is no error, and always closed."""
     writer = VectorWriter(folder, storage, dimension, rows)
     try:
         yield writer
@@ -172,7 +172,7 @@ def vector_writer(
 
 
 class Vectors:
-    """The vectors of a shard, mapped and not read."""
+    """The vectors of a shard, mapped rather than read."""
 
     def __init__(self, folder: Path, storage: Storage, rows: int, dimension: int) -> None:
         names, types = vector_files(storage), row_types(storage, dimension)
@@ -196,7 +196,7 @@ class Vectors:
         return StoredVectors(self.components[places], scales)
 
     def screened(self, start: int, stop: int, *, sketches: bool) -> ScreenRows:
-        """Some rows for a screen, as sketches or as they are stored; not copied."""
+        """Some rows for a screen, as sketches or as stored; not copied."""
         norms = self.norms[start:stop]
         errors = None if self.errors is None else self.errors[start:stop]
         if sketches:

@@ -1,6 +1,6 @@
-"""Candidates to shard folders: their texts first, then their vectors, block by block.
+"""Writes candidates to shard folders: their texts first, then their vectors, block by block.
 
-All texts are written before the first is encoded, so that bad data shows at once, the number of
+All texts are written before the first is encoded, so bad data shows at once, the number of
 candidates is known, and memory does not grow with it. Knows nothing of commits.
 """
 
@@ -40,10 +40,10 @@ UNIT = "candidates"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class EncodedBlock:
-    """A block of vectors on the disk: its place, the digest of its texts and that of its vectors.
+    """A block of vectors on disk: its place, and the digests of its texts and vectors.
 
-    It counts as done where these are the digests of what now stands at its place, so that a note of
-    it stays true whatever happened to the input or the files in between.
+    It counts as done if these are the digests of what is at its place now, so the note stays true
+    whatever happened to the input or the files in between.
     """
 
     shard: int
@@ -60,7 +60,7 @@ def is_encoded_block(note: Note) -> bool:
 def encoding_identity(
     fingerprint: str, dimension: int, storage: Storage, layout: ShardLayout
 ) -> dict[str, Any]:
-    """What the vectors of a block depend on besides its texts, and where they lie."""
+    """What the vectors of a block depend on besides its texts, and where they are."""
     return {
         "format": VERSION,
         "fingerprint": fingerprint,
@@ -71,12 +71,12 @@ def encoding_identity(
 
 
 def shard_folder(folder: Path, number: int) -> Path:
-    """Where the shard of this number lies."""
+    """The folder of the shard with this number."""
     return folder / SHARDS / f"{number:05d}"
 
 
 def shard_record(folder: Path, shard: Shard) -> ShardRecord:
-    """The record of a new shard of the index `folder`, nothing of which is deleted."""
+    """The record of a new shard of the index `folder`, without deleted rows."""
     name = shard.folder.relative_to(folder).as_posix()
     return ShardRecord(folder=name, rows=shard.rows, live=shard.rows, fields=dict(shard.fields))
 
@@ -84,7 +84,7 @@ def shard_record(folder: Path, shard: Shard) -> ShardRecord:
 def write_texts(
     candidates: Candidates, folder: Path, layout: ShardLayout, kinds: FieldKinds, *, first: int = 0
 ) -> list[Shard]:
-    """Write ids, texts and metadata to shards numbered from `first`; other files stay as they are.
+    """Write ids, texts and metadata to shards numbered from `first`; keep other files.
 
     Raises DataError for bad data.
     """
@@ -115,9 +115,9 @@ def write_texts(
 def require_space(
     folder: Path, rows: int, storage: Storage, dimension: int, *, shards: Sequence[Shard] = ()
 ) -> None:
-    """Raise StorageError if the vectors of so many rows cannot fit on the disk.
+    """Raise StorageError if the vectors of this many rows do not fit on the disk.
 
-    What an interrupted run has written of the vectors of `shards` is there already.
+    Vectors of `shards` that an interrupted run has written take no more space.
     """
     needed = rows * row_bytes(storage, dimension)
     with storage_errors(folder):
@@ -140,7 +140,7 @@ def encode_shards(
     storage: Storage,
     dimension: int,
 ) -> None:
-    """Encode every block that is not done by the journal.
+    """Encode every block that the journal does not list as done.
 
     Raises StorageError, and ModelError if a vector is not finite.
     """
@@ -175,7 +175,7 @@ def encode_shards(
 def encode_rows(
     encode: Encode, shard: Shard, start: int, stop: int, storage: Storage, dimension: int
 ) -> StoredVectors:
-    """The vectors of some rows as they are stored. Raises ModelError if one is not finite."""
+    """The vectors of some rows as stored. Raises ModelError if one is not finite."""
     with torch.inference_mode():
         vectors = encode(shard.texts.between(start, stop)).to("cpu", torch.float32)  # (rows, d)
         assert vectors.shape == (stop - start, dimension), vectors.shape
@@ -202,7 +202,7 @@ def require_finite(shard: Shard, start: int, vectors: torch.Tensor, remedy: str)
 
 
 def remove_leftovers(shards: Sequence[Shard], folder: Path, storage: Storage) -> None:
-    """Remove what an interrupted run with other candidates left among the shards of `folder`."""
+    """Remove what an interrupted run with other candidates left in the shards of `folder`."""
     with storage_errors(folder):
         wanted = {shard.folder for shard in shards}
         for other in set((folder / SHARDS).glob("*")) - wanted:
