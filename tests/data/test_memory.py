@@ -167,7 +167,15 @@ def test_a_corpus_stays_one_to_evaluate_on_and_gives_examples_to_train_on():
     assert load_examples(data) == [Example(id="q/d1", context="how", response="so")]
 
 
+def test_turns_of_a_record_may_be_a_list():
+    made = [Example(context=["hi", "how"], response="so")]
+    assert load_examples(made) == [Example(context=("hi", "how"), response="so")]
+
+
 BAD = {
+    "a record without text": ([*EXAMPLES, Example(context="a", response=None)], "row 7: The field"),
+    "a record of numbers": ([Example(context=(1, 2), response="a")], "row 1: The field 'context'"),
+    "an empty context": ([Example(context=(), response="a")], "row 1: The field 'context'"),
     "a text": ("how do i read a file", "examples is a text, and there is no file 'how do i"),
     "a long text": ("how " * 3000, "there is no file"),
     "a list of texts": (["how", "so"], "row 1: The row is the single text 'how'"),

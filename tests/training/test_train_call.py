@@ -88,6 +88,17 @@ def test_bad_settings_are_refused_in_two_sentences(model, tmp_path, given, probl
     assert not (tmp_path / "a").exists()
 
 
+def test_settings_without_effect_are_named(model, tmp_path):
+    said = []
+    settings = QUICK | {"plateau_factor": 0.5, "metric": "mrr", "concatenation": "u,v"}
+    polyrank.train(model, ROWS, tmp_path / "a", say=said.append, **settings)
+    assert said[1:4] == [
+        "plateau_factor has no effect with schedule = linear.",
+        "metric has no effect with no dev data.",
+        "concatenation has no effect with the objective in_batch_softmax.",
+    ]
+
+
 def test_what_other_libraries_call_a_setting_leads_to_one():
     known = {*TrainingConfig.__dataclass_fields__, *ObjectiveConfig.__dataclass_fields__}
     assert set(ELSEWHERE.values()) <= known | {"dev", "output"}

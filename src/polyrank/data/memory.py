@@ -7,6 +7,7 @@ A row is a mapping by column, or a tuple: (context, response), (context, respons
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from itertools import islice
 from numbers import Real
 from pathlib import Path
@@ -67,7 +68,7 @@ class MemoryRows:
                     f"{kind.__name__}.",
                     "Give records of one kind.",
                 )
-            found.append(item)
+            found.append(checked(item, number, self.name))
         return found
 
     def values(self) -> Iterator[dict[str, Any]]:
@@ -80,6 +81,25 @@ class MemoryRows:
                     ACCEPTED,
                 )
             yield values
+
+
+def checked(record: Any, number: int, name: str) -> Any:
+    """A record whose texts are texts; turns that are a list become a tuple. Raises DataError."""
+    is_pair = isinstance(record, LabelledPair)
+    fields = ("first", "second") if is_pair else ("context", "response")
+    first, second = (getattr(record, field) for field in fields)
+    if isinstance(first, list):
+        first = tuple(first)
+        record = replace(record, **{fields[0]: first})
+    turns = first if isinstance(first, tuple) and first else (first,)
+    for field, text in ((fields[0], turns), (fields[1], (second,))):
+        wrong = next((one for one in text if not isinstance(one, str)), None)
+        if wrong is not None or any(one is None for one in text):
+            raise at_row(name, number)(
+                f"The field {field!r} must be a text, got {described(wrong)}.",
+                "Give a text, or a list of turns as the context.",
+            )
+    return record
 
 
 def at_row(name: str, number: int) -> Blame:

@@ -5,7 +5,7 @@ Knows nothing of how a run goes.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
@@ -19,10 +19,12 @@ from polyrank.models.base import Model
 from polyrank.progress import Say
 from polyrank.records import Example, LabelledPair
 from polyrank.training.config import TrainingConfig
+from polyrank.training.config import without_effect as idle_in_training
 from polyrank.training.dev_data import NumCandidates, dev_examples, dev_for
 from polyrank.training.dev_evaluation import Dev
 from polyrank.training.model_card import Provenance
-from polyrank.training.objectives.registry import ObjectiveConfig
+from polyrank.training.objectives.registry import ObjectiveConfig, objective_for
+from polyrank.training.objectives.registry import without_effect as idle_in_objective
 from polyrank.training.pretraining.corpora import CorpusPairs
 from polyrank.training.result import Run
 
@@ -67,7 +69,6 @@ def run_of(
     say: Say,
 ) -> Run:
     """The run that arguments of `train` ask for. Raises UsageError, DataError."""
-    require_model(model, "model")
     if teacher is not None:
         require_model(teacher, "teacher")
     config, objective = settings_of("train()", config, objective, settings)
@@ -107,6 +108,22 @@ def settings_of(
         objective=ObjectiveConfig if objective is None else objective,
     )
     return made["config"], made["objective"]
+
+
+def idle_settings(run: Run, names: Iterable[str]) -> list[str]:
+    """A sentence for each of some settings that has no effect beside the others of the run."""
+    if isinstance(run.examples, CorpusPairs):
+        return []
+    chosen = objective_for(run.model, run.examples, run.objective)
+    idle = {
+        name: f"{cause} = {getattr(run.config, cause)}"
+        for name, cause in idle_in_training(run.config).items()
+    }
+    for name in idle_in_objective(run.objective, chosen, run.model.architecture):
+        idle[name] = f"the objective {chosen.name}"
+    if not run.dev:
+        idle["metric"] = "no dev data"
+    return [f"{name} has no effect with {idle[name]}." for name in names if name in idle]
 
 
 def objective_given(

@@ -34,7 +34,7 @@ from polyrank.training import processes
 from polyrank.training.config import TrainingConfig
 from polyrank.training.dev_evaluation import evaluation_of
 from polyrank.training.encoders import freeze, prepare
-from polyrank.training.given import run_of
+from polyrank.training.given import idle_settings, require_model, run_of
 from polyrank.training.identity import training_job, with_objective
 from polyrank.training.logs import LOG, JsonLog, ProgressLog, StepClock, TensorBoardLog
 from polyrank.training.model_card import Provenance
@@ -106,25 +106,25 @@ def train(
         TrainingError: The loss is not finite or has diverged.
         StorageError: The disk refuses to take the model or a checkpoint.
     """
+    require_model(model, "model")
     say = listener(say, show_progress_bar)
-    with processes.sharing_errors():
-        run = run_of(
-            model,
-            examples,
-            output,
-            config,
-            objective=objective,
-            dev=dev,
-            dev_candidates=dev_candidates,
-            teacher=teacher,
-            tensorboard=tensorboard,
-            provenance=provenance,
-            settings=settings,
-            say=say,
-        )
     processes.connect(model.device.type)
     with processes.explaining_lost_processes():
         with processes.sharing_errors():
+            run = run_of(
+                model,
+                examples,
+                output,
+                config,
+                objective=objective,
+                dev=dev,
+                dev_candidates=dev_candidates,
+                teacher=teacher,
+                tensorboard=tensorboard,
+                provenance=provenance,
+                settings=settings,
+                say=say,
+            )
             require_replaceable(run.output, DESCRIPTION, "a model")
             check_batches(len(run.examples), run.config)
             run = with_objective(run)
@@ -132,11 +132,12 @@ def train(
             set_seed(run.config.seed)
             setup = build(model, run.examples, run.config, run.objective, teacher)
             evaluation = evaluation_of(setup, run.dev, run.config)
-        for note in setup.notes:
+        for note in (*idle_settings(run, settings), *setup.notes):
             say(note)
         require_agreement(job)
         with resuming(job, restart) as checkpoint:
-            result = fit(run, setup, evaluation, job.work, checkpoint, say, show=show_progress_bar)
+            show = show_progress_bar and processes.is_first()
+            result = fit(run, setup, evaluation, job.work, checkpoint, say, show=show)
             setup.module.finish()
             texts = run.texts(result, setup.module, job.identity)
             processes.run_on_first(lambda: model.save_pretrained(run.output, extra=texts))
