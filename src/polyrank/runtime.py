@@ -1,4 +1,4 @@
-"""Where and in which precision to compute. Knows the hardware; knows nothing of models."""
+"""Chooses the device and the precision. Knows the hardware, but no models."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 
 
 def resolve_device(device: str | torch.device = "auto") -> torch.device:
-    """`auto` is the first accelerator there is, else the CPU.
+    """`auto` is the first accelerator, otherwise the CPU.
 
     Raises UsageError for a device that torch does not know or that this machine does not have.
     """
@@ -39,7 +39,7 @@ def resolve_device(device: str | torch.device = "auto") -> torch.device:
 
 
 def resolve_dtype(dtype: str | torch.dtype, device: torch.device) -> torch.dtype:
-    """`auto` is bfloat16 where the hardware multiplies it, else float32."""
+    """`auto` is bfloat16 if the hardware multiplies it, otherwise float32."""
     if isinstance(dtype, torch.dtype):
         return dtype
     if dtype == "auto":

@@ -278,4 +278,4 @@ def test_what_the_command_refuses(
     empty = write(tmp_path / "empty.jsonl", [])
     code, _, err = polyrank(capsys, folder, "--data", empty)
     assert code == 2
-    assert "hold no text to score" in err
+    assert "The file is empty" in err

@@ -91,7 +91,7 @@ def test_a_model_without_one_says_how_to_get_one(variant, bert):
     model = load_variant(variant, bert)
     assert model.classes is None
     for ask in (model.classify, model.class_probabilities):
-        with pytest.raises(UsageError, match=r"cannot tell classes\. Train one"):
+        with pytest.raises(UsageError, match=r"has no classes\. Train one"):
             ask(TEXT_PAIRS)
 
 

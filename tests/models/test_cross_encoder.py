@@ -154,9 +154,9 @@ def test_a_regression_ranks_and_classes_do_not(bert):
     assert len(load_variant("cross", bert, task="regress").rank(CONTEXT, TEXTS)) == len(TEXTS)
     classes = load_variant("cross", bert, task="classify")
     for call in (classes.rank, classes.score):
-        with pytest.raises(UsageError, match="no single score to a pair"):
+        with pytest.raises(UsageError, match="no single score for a pair"):
             call("context", TEXTS)
-    with pytest.raises(UsageError, match="no single score to a pair"):
+    with pytest.raises(UsageError, match="no single score for a pair"):
         classes.score_pairs(PAIRS)
 
 

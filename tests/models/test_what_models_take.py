@@ -123,7 +123,7 @@ def test_vectors_score_as_their_texts_do(vector_model):
 
 
 def test_a_cross_encoder_takes_no_vectors(bert):
-    with pytest.raises(UsageError, match="has no vectors, got contexts that are vectors"):
+    with pytest.raises(UsageError, match="scores texts, but the contexts are vectors"):
         load_variant("cross", bert).score(torch.zeros(2, WIDTH), TEXTS)
 
 

@@ -1,4 +1,4 @@
-"""Which encoding a file of texts has: UTF-8, UTF-16 as it is told by its bytes, or a likely other.
+"""The encoding of a text file: UTF-8, UTF-16 by its bytes, or a likely other one.
 
 Knows bytes; knows nothing of files that are read line by line (`data.files`).
 """
@@ -47,7 +47,7 @@ class AsUtf8(io.RawIOBase):
 
 
 def as_utf8(raw: IO[bytes]) -> IO[bytes]:
-    """The same file, decoded where it is UTF-16. Its byte order mark stays."""
+    """The same file, decoded if it is UTF-16. Its byte order mark stays."""
     peek = getattr(raw, "peek", None)
     encoding = None if peek is None else utf16_of(peek(LOOKED_AT)[:LOOKED_AT])
     return raw if encoding is None else io.BufferedReader(AsUtf8(raw, encoding), CHUNK)

@@ -71,7 +71,7 @@ def read_json_array(path: Path) -> Iterator[tuple[int, Any]]:
 
     Memory holds one item and a piece of a line. Fractions are `float`, other numbers `int` of up
     to 64 bits; half of a surrogate pair becomes a question mark. Raises DataError, with file and
-    line, where the file is not an array, is cut off, or holds other numbers, such as NaN.
+    line, if the file is not an array, is truncated, or holds other numbers, such as NaN.
     """
     import ijson
 

@@ -97,7 +97,7 @@ def load_records(
         split: The split of data that have several; by default the usual one to evaluate on.
         columns: As for `load_examples`.
         limit: Take only the first records, of a corpus the first queries.
-        say: Is told how the data were read, and what was skipped.
+        say: Gets a line on how the data were read, and what was skipped.
         name: What errors call data in memory.
 
     Returns:
@@ -149,7 +149,7 @@ def load_examples(
         split: The split of data that have several; by default the one to train on.
         format: The format of a file, one of docs/data.md; `auto` goes by its beginning.
         limit: Take only the first examples; no more rows are read from a generator.
-        say: Is told how the data were read, and what was skipped.
+        say: Gets a line on how the data were read, and what was skipped.
         name: What errors call data in memory.
 
     Returns:
@@ -217,7 +217,7 @@ def source_of(
 
 
 def require_path(data: str | Path, name: str) -> None:
-    """Raise DataError for a text that stands where data belong, and is not a path."""
+    """Raise DataError for a text that is not a path."""
     if isinstance(data, Path) or data.startswith(PREFIX):
         return
     try:
@@ -229,7 +229,7 @@ def require_path(data: str | Path, name: str) -> None:
 
 
 def given_records(source: Source) -> list[Example] | list[LabelledPair] | None:
-    """The records of a source that holds records already; None where it is to be read."""
+    """The records of a source that already holds records; None if it has to be read."""
     return None if source.rows is None else source.rows.records()
 
 

@@ -53,7 +53,7 @@ class MemoryRows:
             yield item
 
     def records(self) -> list[Example] | list[LabelledPair] | None:
-        """The items, if they are records already; None where they are rows.
+        """The items, if they are already records; None if they are rows.
 
         Raises DataError for records of two kinds, or for anything else among them.
         """

@@ -1,6 +1,6 @@
 """Where the sentences of a text begin and end, by punctuation. Knows no grammar.
 
-A sentence ends after `.`, `!`, `?` or `…`, with the closing quotes and brackets behind them, where
+A sentence ends after `.`, `!`, `?` or `…`, with the closing quotes and brackets after them, if
 space and then anything but a small letter follows; after `。！？` even without space; and at the
 end of a line. A full stop does not end one after an initial (`J. Smith`), after an abbreviation
 with dots (`e.g.`, `U.S.`) or after one that `ABBREVIATION` knows.
@@ -17,7 +17,7 @@ ABBREVIATION = re.compile(
     r"hon|inc|jan|jr|lt|ltd|maj|messrs|mrs?|mt|nov|oct|pp?|pres|prof|rev|sep|sept|sgt|sr|st|vol|vs",
     re.IGNORECASE,
 )
-"""What stands before a full stop that does not end a sentence."""
+"""What comes before a full stop that does not end a sentence."""
 
 END = re.compile(r"[.!?…]+[\"'”’»)\]]*(?=\s)|[。！？]+[」』”’）)]*|\n")
 LAST_WORD = re.compile(r"[^\s(\[\"'“‘«]+\Z")

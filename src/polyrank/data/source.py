@@ -19,9 +19,9 @@ class Source:
     """One file, folder or hub data set, or rows in memory, as a reader takes it."""
 
     path: Path
-    """Where it lies; of rows in memory, what errors call them."""
+    """Where it is; for rows in memory, what errors call them."""
     rows: MemoryRows | None = None
-    """The rows, where they are in memory; then nothing lies at the path."""
+    """The rows, if they are in memory; then there is nothing at the path."""
     split: str | None = None
     """The split of a source that has several, such as `train`; None for the usual one."""
     training: bool = False
@@ -33,7 +33,7 @@ class Source:
     passed_over: Counter[str] = field(default_factory=Counter)
     """How many rows were skipped, by reason; readers count here."""
     first_passed: dict[str, str] = field(default_factory=dict)
-    """The place of the first row that was left out, by the reason, where it is known."""
+    """The place of the first row that was skipped, by reason, if known."""
 
     def pass_over(self, reason: str, place: str) -> None:
         """Take note of a row that is left out."""

@@ -55,7 +55,7 @@ def resolve_kind(model: Model, kind: Kind) -> Literal["scores", "classes"]:
         return "scores" if model.classes is None else "classes"
     if kind == "classes" and model.classes is None:
         raise UsageError(
-            "The model has no classifier, so it cannot tell classes.",
+            "The model has no classifier, so it has no classes.",
             "Ask for scores, or give a model that was trained on classes.",
         )
     if kind == "scores" and getattr(model.config, "task", None) == "classify":

@@ -73,7 +73,7 @@ class Answering(nn.Module):
         Args:
             context: A text, or the turns of a dialogue, oldest first.
             candidates: The texts to rank.
-            top_k: How many hits to give, at least 1. By default, or where there are fewer, all.
+            top_k: The maximum number of hits, at least 1. By default all.
 
         Returns:
             Hits; the id of each is its place in `candidates`. Of equal scores, the larger place
@@ -167,7 +167,7 @@ class Answering(nn.Module):
         """Raise UsageError for a model without a classifier."""
         if self.classes is None:
             raise UsageError(
-                "The model has no classifier, so it cannot tell classes.",
+                "The model has no classifier, so it has no classes.",
                 "Train one of the architecture bi or cross on labelled pairs with classes.",
             )
 

@@ -1,4 +1,4 @@
-"""What all three architectures share: where they compute, their inference copies, their identity.
+"""What all three architectures share: devices, inference copies, identity.
 
 Knows nothing of how a score is formed.
 """
@@ -33,9 +33,6 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
 
-"""The submodule that tells classes beside the scores."""
-
-
 class Model(Answering):
     """Base of the three architectures.
 
@@ -58,12 +55,12 @@ class Model(Answering):
 
     @property
     def device(self) -> torch.device:
-        """Where the parameters lie."""
+        """The device of the parameters."""
         return next(self.parameters()).device
 
     @property
     def towers(self) -> list[Backbone]:
-        """The encoders that the model has: one, or one for each side."""
+        """The model's encoders: one, or one per side."""
         children = dict(self.named_children())
         return [cast("Backbone", children[name]) for name in self.tower_names if name in children]
 
@@ -77,7 +74,7 @@ class Model(Answering):
         self._copies.clear()
 
     def initialise(self) -> None:
-        """Draw the weights that the encoders do not bring; called once for every new model."""
+        """Draw the weights that the encoders do not have; called once for every new model."""
 
     def train(self, mode: bool = True) -> Self:
         """Set training mode, which drops the copies made for inference."""
@@ -86,23 +83,23 @@ class Model(Answering):
         return super().train(mode)
 
     def context_ids(self, contexts: Sequence[Context]) -> list[list[int]]:
-        """The token ids of each context as it is read apart, cut as the settings say."""
+        """The token ids of each context on its own, cut as the settings say."""
         config = self.config
         return self.tokenizer.contexts(
             contexts, config.max_context_length, config.context_truncation
         )
 
     def candidate_ids(self, texts: Sequence[Context]) -> list[list[int]]:
-        """The token ids of each candidate as it is read apart, cut as the settings say."""
+        """The token ids of each candidate on its own, cut as the settings say."""
         config = self.config
         return self.tokenizer.candidates(
             texts, config.max_candidate_length, config.candidate_truncation
         )
 
     def fingerprint(self) -> str:
-        """The SHA-256 of all that defines a score: the settings and every weight, as stored.
+        """The SHA-256 of everything that defines a score: the settings and every weight, as stored.
 
-        A classifier beside the scores has no part in it.
+        A classifier besides the scores does not count.
         """
         state = self.weights_state()
         if self._fingerprint is None or self._fingerprint[0] != state:
@@ -111,7 +108,7 @@ class Model(Answering):
         return self._fingerprint[1]
 
     def classes_fingerprint(self) -> str:
-        """The SHA-256 of all that defines a class; the `fingerprint` of a model without classes."""
+        """The SHA-256 of everything that defines a class; without classes, the `fingerprint`."""
         if self.classes is None:
             return self.fingerprint()
         identity = {"scores": self.fingerprint(), **to_mapping(self.classifier_config)}
@@ -122,14 +119,14 @@ class Model(Answering):
         return identity_of(self.config)
 
     def take_classifier(self, config: ClassifierConfig) -> None:
-        """Become a model that tells these classes. Raises UsageError where it cannot."""
+        """Become a model of these classes. Raises UsageError if it cannot."""
         raise UsageError(
             f"The architecture {self.architecture} cannot have a classifier.",
-            "Train the architecture bi or cross on classes.",
+            "Train a bi- or cross-encoder on classes.",
         )
 
     def drop_classifier(self) -> None:
-        """Forget a classifier beside the scores: other training of the encoders outdates it."""
+        """Drop a classifier besides the scores: other training of the encoders outdates it."""
 
     def weights_state(self) -> int:
         """A number that changes whenever a parameter is written."""
@@ -173,9 +170,9 @@ class Model(Answering):
                 advance(len(rows))
 
     def save_pretrained(self, path: str | Path, *, extra: Mapping[str, str] | None = None) -> None:
-        """Write the model folder, replacing at once what stood there; it is now the model's own.
+        """Write the model folder, replacing an existing one; it becomes the model's `path`.
 
-        `extra` are texts to keep in it, by file name. Raises StorageError.
+        `extra` are further texts for it, by file name. Raises StorageError.
         """
         self.save_copy(path, extra=extra)
         self.path = Path(path).absolute()
@@ -203,18 +200,17 @@ class Model(Answering):
         defaults: Mapping[str, Any] | None = None,
         **settings: Any,
     ) -> Self:
-        """A model from an encoder (folder or hub id), a saved polyrank model, or a saved
-        sentence-transformers folder, whose pooling is taken over.
+        """Load a model from an encoder (folder or hub id), a saved polyrank model, or a saved
+        sentence-transformers folder, whose pooling is kept.
 
-        `settings` are the fields of the architecture's configuration. From a saved model of the
-        same architecture comes that model, bit by bit; from one of another architecture, or from a
-        cross-encoder with another task than the one asked for, come its encoders, and everything
-        else is new. `defaults` take the place of the configuration's and
-        of what the source brings, except of what a saved model's weights were made for; lengths
-        among them are cut to what the encoder can place. `dtype` is the precision of inference,
-        `batch_tokens` the most padded tokens of one of its batches. Raises
-        ModelError if there is no model or its weights do not fit, UsageError for an unknown
-        setting or one that contradicts the saved model.
+        `settings` are the fields of the architecture's configuration. A saved model of the same
+        architecture is loaded as it is. From one of another architecture, or a cross-encoder with
+        another task, only the encoders are used, and everything else is new. `defaults` replace the
+        configuration's defaults and the source's settings, except those that a saved model's
+        weights need; lengths among them are cut to the encoder's limit. `dtype` is the precision of
+        inference, `batch_tokens` the maximum padded tokens of a batch. Raises ModelError if there
+        is no model or its weights do not fit, UsageError for an unknown setting or one that
+        contradicts the saved model.
         """
         return cls.from_folder(
             local_folder(source),
@@ -239,10 +235,10 @@ class Model(Answering):
         trainable: bool = True,
         **settings: Any,
     ) -> Self:
-        """A model as `from_pretrained` gives it, from a folder that is there already.
+        """A model as `from_pretrained` gives it, from a local folder.
 
         `is_own`: whether the folder becomes the model's `path`; one in the hub's cache does not.
-        `trainable`: False for inference alone, which is quicker to load (see `load_model`).
+        `trainable`: False for inference only, which loads faster (see `load_model`).
         """
         model = load(cls, folder, settings, defaults or {}, trainable=trainable)
         model.path = folder.absolute() if is_own else None
@@ -252,7 +248,7 @@ class Model(Answering):
         return cast("Self", model.eval())
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Model:
-        raise TypeError("A model is copied by saving and loading it.")
+        raise TypeError("Copy a model by saving and loading it.")
 
 
 def digest_of_weights(identity: Mapping[str, Any], weights: Mapping[str, Tensor]) -> str:

@@ -22,10 +22,10 @@ AT_ONCE = 4096
 
 
 class BiEncoder(TwoTower):
-    """Encodes both sides apart; the score is the cosine or the inner product of their vectors.
+    """Encodes contexts and candidates separately; the score is the cosine or inner product.
 
-    One that was trained on classes keeps its `classifier`, which sees the two vectors of a pair
-    before normalisation and temperature. It changes no vector and no score.
+    After training on classes it keeps a `classifier`, which sees a pair's two vectors before
+    normalisation and temperature. It changes no vector and no score.
     """
 
     architecture = "bi"
@@ -45,20 +45,20 @@ class BiEncoder(TwoTower):
 
     @property
     def classifier_config(self) -> ClassifierConfig | None:
-        """What is known of the classes; None without a classifier."""
+        """The settings of the classes; None without a classifier."""
         return None if self.classifier is None else self.classifier.config
 
     def take_classifier(self, config: ClassifierConfig) -> None:
-        """Get a classifier of these classes, its weights not yet set."""
+        """Add a classifier of these classes, without weights yet."""
         parts = config.concatenation or "u,v,|u-v|"
         self.classifier = PairClassifier(self.dimension, config.classes, parts).to(self.device)
 
     def drop_classifier(self) -> None:
-        """Forget the classifier."""
+        """Drop the classifier."""
         self.classifier = None
 
     def logits_of_pairs(self, pairs: Sequence[Pair], **options: Any) -> Tensor:
-        """The logits of the classes of each pair: (n, L). Every text is encoded once a side."""
+        """The logits of the classes of each pair: (n, L). Each text is encoded once per side."""
         classifier = self.classifier
         assert classifier is not None
         firsts, first_places = different(key_of(context) for context, _ in pairs)

@@ -1,4 +1,4 @@
-"""The cross-encoder: it reads both texts at once, so there are no vectors to keep.
+"""The cross-encoder: it reads both texts together and has no vectors.
 
 Letters: B pairs of a batch, T tokens, h width of the encoder, n pairs, L labels.
 """
@@ -32,7 +32,7 @@ from polyrank.tokens.batching import Batch, in_order, mask_of
 from polyrank.tokens.tokenizer import TextTokenizer, cut, side_of
 
 Encoded = tuple[list[list[int]], list[list[int]] | None]
-"""Token ids and, where the encoder has segments, segment ids of each pair."""
+"""Token ids and, if the encoder has segments, segment ids of each pair."""
 
 
 class CrossEncoder(Model):
@@ -66,11 +66,11 @@ class CrossEncoder(Model):
 
     @property
     def classifier_config(self) -> ClassifierConfig | None:
-        """What is known of the classes; None for another task."""
+        """The settings of the classes; None for another task."""
         return self._classes
 
     def take_classifier(self, config: ClassifierConfig) -> None:
-        """Name the classes of the head. Raises UsageError where it does not have as many."""
+        """Name the classes of the head. Raises UsageError if their number differs."""
         has = self.config.num_labels if self.config.task == "classify" else 0
         if len(config.classes) != has:
             raise UsageError(
@@ -82,14 +82,14 @@ class CrossEncoder(Model):
 
     @property
     def reads_texts_apart(self) -> bool:
-        """Whether it compares token by token, texts laid out apart (`models.interaction`)."""
+        """Whether it compares texts token by token (`models.interaction`)."""
         return self.config.head == "interaction"
 
     def encode_pairs(self, contexts: Sequence[Context], candidates: Sequence[str]) -> Encoded:
         """Token ids and segment ids of each pair; a repeated text is tokenised once.
 
-        Turns are joined by the separator. Each text is cut to its own share of the pair, whatever
-        the other leaves free.
+        Turns are joined by the separator. Each text is cut to its own length, however short the
+        other is.
         """
         config = self.config
         if self.reads_texts_apart:
@@ -140,7 +140,7 @@ class CrossEncoder(Model):
         batch_size: int | None = None,
         show_progress_bar: bool = False,
     ) -> Tensor:
-        """Every context against every candidate, each pair read at once.
+        """Score every context against every candidate; each pair is read together.
 
         Args:
             contexts: One text, or a list of contexts: texts, and dialogues as lists of turns,
@@ -154,12 +154,12 @@ class CrossEncoder(Model):
             of each.
 
         Raises:
-            UsageError: What is given is not texts, or the model gives classes instead of scores.
+            UsageError: The arguments are not texts, or the model gives classes instead of scores.
         """
         for name, given in (("contexts", contexts), ("candidates", candidates)):
             if is_vectors(given):
                 raise UsageError(
-                    f"A cross-encoder reads texts and has no vectors, got {name} that are vectors.",
+                    f"A cross-encoder scores texts, but the {name} are vectors.",
                     "Give the texts, or score with the bi- or poly-encoder that made the vectors.",
                 )
         listed, one_context = as_contexts(contexts)
@@ -176,7 +176,7 @@ class CrossEncoder(Model):
         """The score of each pair: (n,). Raises UsageError for a model with classes."""
         if self.config.task == "classify":
             raise UsageError(
-                "A cross-encoder with classes gives no single score to a pair.",
+                "A cross-encoder with classes has no single score for a pair.",
                 "Use classify or class_probabilities, or train one with task='rank'.",
             )
         return self.outputs_of_pairs(pairs, (), **options)
@@ -186,10 +186,10 @@ class CrossEncoder(Model):
         return self.outputs_of_pairs(pairs, (self.config.num_labels,), **options)
 
     def require_classes(self) -> None:
-        """Raise UsageError for another task than classes."""
+        """Raise UsageError for a task other than classes."""
         if self.config.task != "classify":
             raise UsageError(
-                f"The cross-encoder has task = {self.config.task}, so it cannot tell classes.",
+                f"The cross-encoder has task = {self.config.task}, so it has no classes.",
                 "Train one on labelled pairs with classes, with task = classify.",
             )
 
@@ -201,7 +201,7 @@ class CrossEncoder(Model):
         batch_size: int | None = None,
         show_progress_bar: bool = False,
     ) -> Tensor:
-        """What the head makes of each pair, of a shape: (n, …), float32, on the CPU."""
+        """The head's output for each pair: (n, …), float32, on the CPU."""
         head = self.for_inference("head", dtype=torch.float32)
         names = ["tower"] if self.candidate_tower is None else ["tower", "candidate_tower"]
         towers: list[Any] = [self.for_inference(name) for name in names]

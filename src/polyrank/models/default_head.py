@@ -92,7 +92,7 @@ def take_head(head: PoolerHead, folder: Path) -> None:
 
 
 def read_config(folder: Path) -> dict[str, Any]:
-    """The description that `transformers` wrote; empty where there is none that can be read."""
+    """The description that `transformers` wrote; empty if none can be read."""
     try:
         found = json.loads((folder / "config.json").read_text(encoding="utf-8"))
     except (OSError, ValueError):

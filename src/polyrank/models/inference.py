@@ -17,7 +17,7 @@ from polyrank.scoring.matmul import Packed, can_pack
 
 
 class PackedLinear(nn.Module):
-    """A linear layer whose weight lies in oneDNN's own layout. Inference only, CPU only."""
+    """A linear layer whose weight has oneDNN's own layout. Inference only, CPU only."""
 
     def __init__(self, linear: nn.Linear, rows: int) -> None:
         super().__init__()

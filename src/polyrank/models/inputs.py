@@ -1,4 +1,4 @@
-"""What people give a model: one text or many, pairs, vectors. Knows nothing of tokens.
+"""The inputs of a model: one text or many, pairs, vectors. Knows nothing of tokens.
 
 One text in gives one result: each function says whether what it was given stood alone.
 """

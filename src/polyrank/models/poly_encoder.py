@@ -19,7 +19,7 @@ from polyrank.tokens.tokenizer import TextTokenizer
 
 
 class PolyEncoder(TwoTower):
-    """Keeps m context vectors; the candidate, cached ahead, chooses among them."""
+    """Keeps m vectors per context; the candidate's vector, which can be cached, attends to them."""
 
     config: PolyEncoderConfig
     architecture = "poly"

@@ -24,7 +24,7 @@ OTHER_RUNTIMES = ("onnx/*", "openvino/*", "coreml/*", "flax/*")
 def local_folder(source: str | Path) -> Path:
     """The folder of a model: `source` itself, or the downloaded or cached files of a hub id.
 
-    A file of word vectors stands for itself.
+    A file of word vectors is returned as it is.
 
     Raises ModelError if there is no such folder or the hub does not provide the files.
     """

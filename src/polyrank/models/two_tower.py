@@ -1,4 +1,4 @@
-"""The bi-encoder and the poly-encoder seen alike: contexts to m vectors, candidates to one.
+"""What bi- and poly-encoders share: contexts become m vectors, candidates one.
 
 A bi-encoder is a poly-encoder with one context vector; only how a context's token outputs become
 vectors differs. Normalisation is in the vectors, so that a score is the formula of `scoring.poly`
@@ -46,7 +46,7 @@ Finish = Callable[[Tensor, Batch], Tensor]
 """Token outputs (B, T, h) of a batch to vectors."""
 
 GATHERED_NUMBERS = 1 << 24
-"""At most this many numbers (64 MiB of float32) of context vectors are gathered for one product."""
+"""The most numbers (64 MiB of float32) of context vectors that are gathered for one product."""
 
 T = TypeVar("T", bound=Hashable)
 
@@ -58,7 +58,7 @@ class TwoTower(Model):
     attention: Attention = "basic"
     tower_names = ("context_tower", "candidate_tower")
     has_many_vectors: ClassVar[bool]
-    """Whether a context's vectors have an axis of their own, and the temperature in them."""
+    """Whether a context's vectors have their own axis and contain the temperature."""
 
     def __init__(self, backbone: Backbone, tokenizer: TextTokenizer) -> None:
         super().__init__(tokenizer)
@@ -177,7 +177,7 @@ class TwoTower(Model):
         convert_to_numpy: bool = False,
         keep_on_device: bool = False,
     ) -> Tensor | NDArray[np.float32]:
-        """The vector of each context; of a poly-encoder, its m vectors.
+        """Encode contexts: one vector each, or m vectors each for a poly-encoder.
 
         Args:
             contexts: One text, or a list of contexts: texts, and dialogues as lists of turns,
@@ -185,12 +185,12 @@ class TwoTower(Model):
             batch_size: Texts in one batch. By default, batches are cut by `batch_tokens`.
             show_progress_bar: Show how far it is, if it takes more than two seconds.
             convert_to_numpy: Return a NumPy array instead of a tensor.
-            keep_on_device: Leave the vectors where the model computes, instead of on the CPU.
+            keep_on_device: Keep the vectors on the model's device, not on the CPU.
 
         Returns:
-            float32, (B, d), or (B, m, d) of a poly-encoder; (d,) or (m, d) of one text. A
-            bi-encoder's vectors are of unit length where its similarity is the cosine. Where a
-            context has fewer than m vectors, the rest are zeros, which `score` leaves out.
+            float32, (B, d), or (B, m, d) for a poly-encoder; (d,) or (m, d) for one text. With
+            cosine similarity, a bi-encoder's vectors have unit length. If a context has fewer than
+            m vectors, the rest are zeros, which `score` ignores.
 
         Raises:
             UsageError: `contexts` are not texts, or `batch_size` is below 1.
@@ -237,17 +237,17 @@ class TwoTower(Model):
         convert_to_numpy: bool = False,
         keep_on_device: bool = False,
     ) -> Tensor | NDArray[np.float32]:
-        """The vector of each candidate.
+        """Encode candidates: one vector each.
 
         Args:
             candidates: One text, or a list of texts.
             batch_size: Texts in one batch. By default, batches are cut by `batch_tokens`.
             show_progress_bar: Show how far it is, if it takes more than two seconds.
             convert_to_numpy: Return a NumPy array instead of a tensor.
-            keep_on_device: Leave the vectors where the model computes, instead of on the CPU.
+            keep_on_device: Keep the vectors on the model's device, not on the CPU.
 
         Returns:
-            float32, (N, d), or (d,) of one text; of unit length where the similarity is the cosine.
+            float32, (N, d), or (d,) for one text; of unit length with cosine similarity.
 
         Raises:
             UsageError: `candidates` are not texts, or `batch_size` is below 1.
@@ -264,9 +264,9 @@ class TwoTower(Model):
         return handed_over(vectors, is_one, convert_to_numpy)
 
     def encode_for_scoring(self, contexts: Sequence[Context], **options: Any) -> Tensor:
-        """The vectors of each context as an index and the formula take them: (B, m, d).
+        """The vectors of each context for an index and the formula: (B, m, d).
 
-        Those of a bi-encoder, too, with m = 1. `options` are those of `context_outputs`.
+        A bi-encoder has m = 1. `options` are those of `context_outputs`.
         """
         return self.context_outputs(contexts, self.finish_contexts, **options)
 
@@ -336,7 +336,7 @@ class TwoTower(Model):
         batch_size: int | None = None,
         show_progress_bar: bool = False,
     ) -> Tensor:
-        """Every context against every candidate, from texts or from their vectors.
+        """Score every context against every candidate, from texts or from their vectors.
 
         A bi-encoder's score is the cosine or the inner product of the two vectors.
 
@@ -348,10 +348,10 @@ class TwoTower(Model):
 
         Returns:
             float32, (B, N); (N,) for one context, (B,) for one candidate, () for one of each. On
-            the CPU for texts, else where the vectors lie.
+            the CPU for texts, otherwise on the vectors' device.
 
         Raises:
-            UsageError: What is given is neither texts nor vectors of this model.
+            UsageError: The arguments are neither texts nor vectors of this model.
         """
         options: dict[str, Any] = {"batch_size": batch_size, "show_progress_bar": show_progress_bar}
         if is_vectors(contexts):
@@ -381,7 +381,7 @@ class TwoTower(Model):
 
     @torch.no_grad()
     def scores_of_pairs(self, pairs: Sequence[Pair], **options: Any) -> Tensor:
-        """The score of each pair, (n,); a text that stands in several is encoded once a side."""
+        """The score of each pair, (n,); a repeated text is encoded once per side."""
         firsts, first_places = different(key_of(context) for context, _ in pairs)
         seconds, second_places = different(text for _, text in pairs)
         left = self.encode_for_scoring(firsts, **options)  # (·, m, d)
@@ -407,7 +407,7 @@ def require_one_place(convert_to_numpy: bool, keep_on_device: bool) -> None:
     """Raise UsageError for vectors that should be in two places."""
     if convert_to_numpy and keep_on_device:
         raise UsageError(
-            "convert_to_numpy and keep_on_device exclude each other: NumPy arrays lie on the CPU.",
+            "convert_to_numpy and keep_on_device exclude each other: NumPy arrays are on the CPU.",
             "Leave out one of them.",
         )
 

@@ -123,7 +123,7 @@ class Mixture:
         )
 
     def _frequency(self, number: int, pair: Pair) -> float:
-        """How often the document stands in `len(self)` pairs, from whichever task.
+        """How often the document is in `len(self)` pairs, from any task.
 
         In batches of one task: in the pairs of that task.
         """

@@ -23,7 +23,7 @@ class Pair(NamedTuple):
     second: str
     """The document, or what follows."""
     second_title: str | None = None
-    """The title that stands before the document: "title [SEP] passage"."""
+    """The title before the document: "title [SEP] passage"."""
     label: int | None = None
     """1 if the second text follows, 0 if not; None if every pair is right."""
     is_joined: bool = False

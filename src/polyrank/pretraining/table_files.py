@@ -1,7 +1,7 @@
 """Arrow files of one block: their columns grow in files of their own, then become one table.
 
-A column of one block lies in the file as one sequence, whatever its length, so that random access
-needs no search for a block. Memory stays at a buffer for each column. Knows nothing of what the
+A column of one block is one sequence in the file, whatever its length, so random access needs no
+search for a block. Memory stays at a buffer for each column. Knows nothing of what the
 rows mean.
 """
 
@@ -38,12 +38,12 @@ class OneBlockTable(Table):
         super().__init__(folder / f"{name}.arrow", damaged)
 
     def sequence(self, name: str) -> memoryview:
-        """A column of whole numbers, as it lies in the file."""
+        """A column of whole numbers, as it is in the file."""
         (column,) = self.arrays(name, "uint32", "uint64")
         return view(column.buffers()[1], "I" if str(column.type) == "uint32" else "Q")
 
     def text_sequence(self, name: str) -> TextSequence:
-        """A column of texts, as it lies in the file."""
+        """A column of texts, as it is in the file."""
         (column,) = self.arrays(name, "large_string")
         return TextSequence(column)
 

@@ -1,7 +1,7 @@
 """DSTC7 track 1, subtask 1 (Ubuntu and Advising), in JSON, to `Example`s.
 
 The answers of the test file are released apart, as `…responses_subtask_1.tsv`; they are taken from
-that file where it lies beside. The augmented form makes an example of every turn but the first of
+that file if it is there. The augmented form makes an example of every turn but the first of
 a training dialogue: published figures are trained so (Humeau et al., 2020, after Chen and Wang,
 2019).
 """

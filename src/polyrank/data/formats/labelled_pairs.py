@@ -136,7 +136,7 @@ def columns_of(row: Row, source: Source, format: str) -> dict[str, str]:
 
 
 def number_of(row: Row, value: Any) -> float | int:
-    """A label as a number: an `int` where it is written as a whole one."""
+    """A label as a number: an `int` if it is written as a whole number."""
     if isinstance(value, bool):
         return int(value)
     for kind in (int, float):

@@ -93,7 +93,7 @@ def cut_at_blank_lines(text: str) -> list[str]:
 def links_at(text: str, titles: Iterable[str], taken: Iterable[Link] = ()) -> list[Link]:
     """A link for each title whose words stand in the text: at their first free place.
 
-    Longer titles choose first, so that `York` does not lie in `New York`; no link lies over
+    Longer titles choose first, so that `York` is not linked in `New York`; no link overlaps
     another one or over one of `taken`. Words must be whole and may differ from the title in case,
     where none are exactly as it. Titles that find no place are left out; links come in order.
     """
@@ -108,7 +108,7 @@ def links_at(text: str, titles: Iterable[str], taken: Iterable[Link] = ()) -> li
 
 
 def first_free(text: str, title: str, occupied: list[Link]) -> Link | None:
-    """The first place of a title's words that lies over no other link."""
+    """The first place of a title's words that overlaps no other link."""
     if not title.strip():
         return None
     pattern = rf"(?<!\w){re.escape(title)}(?!\w)"

@@ -10,7 +10,7 @@ r"""Articles as JSON lines, in one of three forms, to `Article`s.
 
 A target is the title or the id of an article. One that comes without offsets is a link at the
 words of its title; where these are not in the text, it is dropped and counted, since a link
-has words. The first section is what stands before all headings: its own heading is left out.
+has words. The first section is everything before the first heading; its own heading is left out.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ class Titles:
 
 @dataclass(kw_only=True)
 class Page:
-    """One line: where it stands, and what was dropped from it so far."""
+    """One line: its place, and what was dropped from it so far."""
 
     title: str
     blame: Blame

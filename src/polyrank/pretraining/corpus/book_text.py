@@ -44,7 +44,7 @@ HEADING_LINES, HEADING_CHARACTERS = 3, 160
 
 
 class Chapter(NamedTuple):
-    """A heading, empty where there is none, and at least one paragraph."""
+    """A heading, empty if there is none, and at least one paragraph."""
 
     heading: str
     paragraphs: list[str]
@@ -93,7 +93,7 @@ def paragraphs_of(lines: Iterable[str], *, blank_lines: bool) -> Iterator[list[s
 
 
 def chapters_of(paragraphs: Iterable[list[str]]) -> Iterator[Chapter]:
-    """The chapters of a book; what stands before the first has no heading.
+    """The chapters of a book; text before the first has no heading.
 
     Headings without a paragraph, as in a list of contents, are left out; so are paragraphs without
     a letter or a digit. A short line in capitals below a heading is part of it.

@@ -6,8 +6,8 @@ that says so (`CHAPTER IV. The Storm`, `Kapitel 3`, `제3장`, `IV.`); a book wi
 article. The first paragraph of an article is its first section, the others are the second.
 
 The id of an article is `book:`, the path of the file without its suffix, a slash and a number: a
-split goes by what stands before the last slash, so that a book is on one side. Of a book from
-Project Gutenberg, the header gives the title, and what stands outside of its marks is left out.
+split goes by what is before the last slash, so that a book is on one side. For a book from Project
+Gutenberg, the header gives the title, and text outside its marks is left out.
 """
 
 from __future__ import annotations

@@ -142,7 +142,7 @@ def without_name(source: Mapping[str, Any]) -> dict[str, Any]:
 def is_made(job: Job, *, restart: bool) -> bool:
     """Whether the corpus at the output is the one that the job would make.
 
-    Raises UsageError if, without `restart`, it is another one; or if no corpus stands there.
+    Raises UsageError if, without `restart`, it is another one; or if there is no corpus there.
     """
     require_replaceable(job.output, MANIFEST, "a corpus")
     if restart or not (job.output / MANIFEST).is_file():
@@ -187,7 +187,7 @@ def write_parts(
 def require_usable(
     parts: Parts, damage: DataError | None, source: Source, work: Work, *, keep_going: bool
 ) -> None:
-    """Raise DataError if the source was cut off, unless that is accepted, or had no documents."""
+    """Raise DataError if the source was truncated, unless that is accepted, or had no documents."""
     if not parts.num_documents:
         work.forget()
     if damage is not None and not (keep_going and parts.num_documents):

@@ -23,7 +23,7 @@ def kind_of(
 ) -> type[Source]:
     """The kind called `name`, by default the one that a file looks like.
 
-    Raises UsageError for an unknown name, DataError if the kind cannot be told.
+    Raises UsageError for an unknown name, DataError if the kind is not recognised.
     """
     by_name = {kind.name: kind for kind in kinds}
     if name is not None:

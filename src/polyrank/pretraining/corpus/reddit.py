@@ -10,7 +10,7 @@ A conversation is a path of replies down to a comment that nobody answered. It b
 its title and text, where the posts are given beside the comments; otherwise, and where a parent is
 in the dump of another month, with the first comment that is there. Its id is that of the thread, a
 slash, and that of its last comment: paths of one thread share comments, so that a split has to go
-by what stands before the slash.
+by what is before the slash.
 """
 
 from __future__ import annotations

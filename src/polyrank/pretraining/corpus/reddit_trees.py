@@ -85,7 +85,7 @@ def conversations(thread: list[Comment], rules: Rules) -> Documents:
     """Yield the conversations of one thread, and its comments that are in none.
 
     What has no parent in the thread begins one: the post, comments that answer it where it is not
-    there, and comments whose parent is not there. What stands below a dropped one is dropped too.
+    there, and comments whose parent is not there. Everything below a dropped one is dropped too.
     """
     by_id: dict[str, Comment] = {}
     for comment in thread:

@@ -39,7 +39,7 @@ ABBREVIATIONS = {
     "см ср ст стр т табл тыс ул франц чел экз",
     "sv": "bl ca dr dvs ev ex f fr jfr kl kr m max min nr o osv p pga prof resp s st t tel",
 }
-"""What stands before a full stop that ends no sentence, beside what every language shares."""
+"""What comes before a full stop that does not end a sentence, besides what all languages share."""
 
 
 BEFORE_NUMBERS = {"en": "no nos b c d fl r"}

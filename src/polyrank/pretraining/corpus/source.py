@@ -63,13 +63,13 @@ class Stream:
     """A source that is open."""
 
     items: Iterable[Any]
-    """Documents, `Dropped` and `Redirect`; and, where there is a `convert`, what it takes."""
+    """Documents, `Dropped` and `Redirect`; and the input of `convert`, if there is one."""
     language: str
     convert: Convert | None = None
 
 
 class Glimpse:
-    """What the kind of a file is told by: its name and its first bytes, read when asked for."""
+    """What identifies the kind of a file: its name and its first bytes, read when asked for."""
 
     def __init__(self, path: Path) -> None:
         self.path = path

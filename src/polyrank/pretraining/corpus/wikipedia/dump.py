@@ -24,7 +24,7 @@ LONGEST_PAGE = 64 << 20
 """MediaWiki takes no text above 2 MiB; what is longer is not a page of articles."""
 LONGEST_HEAD = 4 << 20
 LONGEST_START = 4096
-"""Bytes of a page in which its title stands."""
+"""Bytes of a page that contain its title."""
 OPEN, CLOSE, END = b"<page>", b"</page>", b"</mediawiki>"
 ROOT = re.compile(rb"<mediawiki\b[^>]*>")
 LANGUAGE = re.compile(rb"xml:lang\s*=\s*[\"']([^\"']+)")
@@ -94,7 +94,7 @@ class Dump:
         return DataError(f"{problem.rstrip('.')}{place}.", remedy, path=self.path)
 
     def read_site(self) -> Site:
-        """What stands before the first page. Raises DataError if this is not a dump."""
+        """What comes before the first page. Raises DataError if this is not a dump."""
         no_dump = "This is not a MediaWiki dump: it has no <mediawiki> with a <siteinfo>"
         while (stop := self.buffer.find(b"</siteinfo>")) < 0:
             ended = not self.more()

@@ -73,7 +73,7 @@ LANGUAGES = words(
     "vls vo vro wa war wo wuu xal xh xmf yi yo yue za zea zgh zh zh-classical zh-min-nan zh-yue "
     "zu"
 )
-"""The codes of Wikipedias: such a link stands beside the article, not in its text."""
+"""The codes of Wikipedias: such a link is beside the article, not in its text."""
 
 SISTERS = words(
     "b books c commons d doi foundation incubator iarchive m meta mediawikiwiki metawikipedia "

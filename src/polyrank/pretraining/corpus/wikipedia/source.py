@@ -1,6 +1,6 @@
 """MediaWiki dumps as a source: pages and redirects, and what makes articles of pages.
 
-Knows which pages are articles; knows nothing of what stands in them.
+Knows which pages are articles, but not their content.
 """
 
 from __future__ import annotations

@@ -208,7 +208,7 @@ class Reader:
         return length
 
     def add_external_link(self, link: Any) -> None:
-        """Add the words of a link to another site, or its address where it stands in the text."""
+        """Add the words of a link to another site, or its address if it is in the text."""
         if link.title is not None:
             self.walk(link.title.nodes)
         elif link.brackets:
@@ -299,7 +299,7 @@ def is_plain(node: Any) -> bool:
 
 
 def length_of_trail(after: str) -> int:
-    """How many small letters stand behind a link, which belong to its words.
+    """How many lower-case letters follow a link and belong to its words.
 
     Scripts without small letters join words otherwise, and MediaWiki takes none of them.
     """
