@@ -15,7 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 TOPICS = ("lists", "files", "dates", "threads", "numbers", "strings", "sets", "errors")
-TINY = ("--layers", "1", "--width", "32", "--heads", "2", "--vocabulary", "300")
+TINY = ("--num-layers", "1", "--width", "32", "--num-heads", "2", "--vocabulary", "300")
 FEW = ("--max-steps", "2", "--batch-size", "8", "--device", "cpu")
 
 

@@ -2,10 +2,12 @@ import bz2
 import gzip
 import lzma
 
+import pyarrow
+import pyarrow.parquet
 import pytest
 import zstandard
 
-from polyrank.data.candidates import read_candidates
+from polyrank.data.candidates import lines_with_id, read_candidates
 from polyrank.data.examples import write_examples
 from polyrank.data.files import read_lines
 from polyrank.data.loading import load_examples
@@ -81,6 +83,34 @@ def test_candidates_of_jsonl_keep_their_ids(tmp_path):
     rows = b'{"id": "a", "text": "one"}\n{"id": 7, "text": "two"}\n{"text": "three"}\n'
     path.write_bytes(lzma.compress(rows))
     assert [candidate.id for candidate in read_candidates(path)] == ["a", "7", "3"]
+
+
+def test_candidates_of_a_table_are_its_column_of_texts_and_the_other_columns_are_metadata(tmp_path):
+    path = tmp_path / "faq.csv"
+    path.write_text(
+        'question,Answer,year,Asked by\nhow,"so\nand so",2020,me\nwhy,,,\nwhere,here,,\n'
+    )
+    assert list(read_candidates(path)) == [
+        Candidate("2", "so\nand so", {"question": "how", "year": "2020"}),
+        Candidate("5", "here", {"question": "where"}),
+    ]
+    assert list(read_candidates(path, 1)) == [Candidate("5", "here", {"question": "where"})]
+    assert lines_with_id(path, "5") == [5]
+
+
+def test_candidates_of_a_parquet_file_keep_ids_and_numbers(tmp_path):
+    rows = {"id": [7, 8], "text": ["one", "two"], "year": [2020, None], "tags": [["a"], []]}
+    pyarrow.parquet.write_table(pyarrow.table(rows), tmp_path / "texts.parquet")
+    assert list(read_candidates(tmp_path / "texts.parquet")) == [
+        Candidate("7", "one", {"year": 2020}),
+        Candidate("8", "two"),
+    ]
+
+
+def test_a_table_without_a_column_of_texts_says_which_columns_it_has(tmp_path):
+    (tmp_path / "a.csv").write_text("topic,n\nx,1\n")
+    with pytest.raises(DataError, match=r"line 2: No column holds .* 'topic', 'n'\. Rename"):
+        list(read_candidates(tmp_path / "a.csv"))
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from polyrank.cli.command import command
-from polyrank.cli.options import ModelOptions, load, option, positional
+from polyrank.cli.options import CANDIDATES, ModelOptions, load, option, positional
 from polyrank.cli.output import Output
 from polyrank.config import require
 from polyrank.display.words import took
@@ -31,10 +31,7 @@ class EncodeOptions(ModelOptions):
     """Options of `polyrank encode`."""
 
     model: Path = positional("MODEL", help="The folder of a saved bi- or poly-encoder.")
-    candidates: Path = option(
-        help="The candidates: one text per line, or JSONL of objects with text and, optionally, "
-        "id and metadata."
-    )
+    candidates: Path = option(help="The candidates: " + CANDIDATES)
     output: Path = option(
         help="The folder for the parts, shared by all processes; finished parts are skipped."
     )

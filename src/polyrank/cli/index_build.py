@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from polyrank.cli.command import command
-from polyrank.cli.options import ModelOptions, load, option, positional
+from polyrank.cli.options import CANDIDATES, ModelOptions, load, option, positional
 from polyrank.cli.output import Output
 from polyrank.display.words import span
 from polyrank.errors import DataError, UsageError
@@ -26,8 +26,7 @@ class BuildOptions(ModelOptions):
     )
     candidates: Path | None = option(
         None,
-        help="The candidates: one text per line, or JSONL of objects with text and, optionally, "
-        "id and metadata.",
+        help="The candidates: " + CANDIDATES,
     )
     encoded: Path | None = option(
         None,

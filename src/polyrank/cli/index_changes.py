@@ -13,7 +13,7 @@ from typing import Any
 
 from polyrank.cli.command import command
 from polyrank.cli.flags import Options
-from polyrank.cli.options import ModelOptions, option, positional
+from polyrank.cli.options import CANDIDATES, ModelOptions, option, positional
 from polyrank.cli.output import Output
 from polyrank.display.words import took
 
@@ -34,8 +34,7 @@ class AddOptions(ModelOptions):
     index: Path = positional("INDEX", help=INDEX)
     candidates: Path = positional(
         "FILE",
-        help="The candidates to add: one text per line, or JSONL of objects with text and, "
-        "optionally, id and metadata.",
+        help="The candidates to add: " + CANDIDATES,
     )
     replace: bool = option(
         False, help="Replace candidates that have the same id, instead of refusing the file."

@@ -29,6 +29,11 @@ from polyrank.config import coerce, field_types, load_yaml, require
 from polyrank.errors import UsageError, nearest
 
 T = TypeVar("T", bound=Options)
+CANDIDATES = (
+    "one text per line; JSONL of objects with text and, optionally, id and metadata; or a CSV, TSV "
+    "or Parquet file with a column such as text or answer."
+)
+"""What a file of candidates holds, in words for --help."""
 
 
 @dataclass(frozen=True, kw_only=True)

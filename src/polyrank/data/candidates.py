@@ -1,4 +1,4 @@
-"""Files of candidates: one text per line, or JSONL {"id", "text", "metadata"}, to `Candidate`s."""
+"""Files of candidates, as lines of text, lines of JSON or tables, to `Candidate`s."""
 
 from __future__ import annotations
 
@@ -7,10 +7,16 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from polyrank.data.columns import TEXT, folded
 from polyrank.data.files import at_line, base_suffix, read_lines
 from polyrank.data.json_files import json_object, read_json_lines
-from polyrank.data.metadata import as_metadata
+from polyrank.data.metadata import as_metadata, can_be_filtered
+from polyrank.data.rows import read_rows
+from polyrank.data.source import Source
 from polyrank.records import Candidate
+
+TABLES = (".csv", ".tsv", ".parquet")
+IDS = ("id", "_id")
 
 
 def read_candidates(
@@ -19,15 +25,57 @@ def read_candidates(
     """Yield the candidates of a file of any size, one by one.
 
     A `.jsonl` file (also compressed) holds objects with "text" and, optionally, "id" and
-    "metadata"; any other file holds one text per line, and blank lines are skipped. Without an
-    id, the line number is the id. Only the places from `start` to before `stop` are read, if they
-    are given. Raises DataError, with file and line.
+    "metadata". A `.csv`, `.tsv` or `.parquet` file has a column of texts with a usual name;
+    optionally ids; and its other columns are metadata, if filters can use their names. Any other
+    file holds one text per line. Blank lines and rows without a text are skipped. Without an id,
+    the number of the line is the id. Only the places from `start` to before `stop` are read, if
+    they are given. Raises DataError, with file and line.
     """
     path = Path(path)
+    if base_suffix(path) in TABLES:
+        yield from islice((candidate for _, candidate in read_columns(path)), start, stop)
+        return
     read = read_record if gives_ids(path) else read_text
     lines = ((number, line) for number, line in read_lines(path) if line.strip())
     for number, line in islice(lines, start, stop):
         yield read(path, number, line)
+
+
+def read_columns(path: Path) -> Iterator[tuple[int, Candidate]]:
+    """Yield the candidate of each row of a table, with the number of its line.
+
+    Raises DataError, with file and line.
+    """
+    source = Source(path=path)
+    for row in read_rows(source):
+        known = folded(row.values)
+        text = next((known[name] for name in TEXT if name in known), None)
+        if text is None:
+            raise row.blame(
+                f"No column holds the texts: the columns are {', '.join(map(repr, row.values))}.",
+                "Rename the column of the texts to text.",
+            )
+        if not row.values[text]:
+            continue
+        number = int(row.place.rpartition(" ")[2])
+        identifier = next((known[name] for name in IDS if name in known), None)
+        others = {
+            name: value
+            for name, value in row.values.items()
+            if name not in (text, identifier)
+            and isinstance(value, (str, int, float))
+            and value != ""
+            and can_be_filtered(name)
+        }
+        named_by = row.values[identifier] if identifier else None
+        yield (
+            number,
+            Candidate(
+                str(number if named_by in (None, "") else named_by),
+                str(row.values[text]),
+                as_metadata(others, row.blame),
+            ),
+        )
 
 
 def read_text(path: Path, number: int, line: str) -> Candidate:
@@ -65,6 +113,8 @@ def read_ids(path: Path) -> Iterator[tuple[int, str]]:
 
 def lines_with_id(path: Path, identifier: str) -> list[int]:
     """The lines of a file of candidates that have this id."""
+    if base_suffix(path) in TABLES:
+        return [number for number, one in read_columns(path) if one.id == identifier]
     if not gives_ids(path):
         return [int(identifier)]
     return [
@@ -73,8 +123,8 @@ def lines_with_id(path: Path, identifier: str) -> list[int]:
 
 
 def gives_ids(path: Path) -> bool:
-    """Whether the lines of a file of candidates are JSON objects, which may have ids."""
-    return base_suffix(path) in (".jsonl", ".json", ".ndjson")
+    """Whether the candidates of a file may have ids: whether it holds objects or columns."""
+    return base_suffix(path) in (".jsonl", ".json", ".ndjson", *TABLES)
 
 
 def named(record: dict[str, Any], number: int) -> str:

@@ -16,6 +16,8 @@ from polyrank.errors import UsageError, nearest
 
 CONTEXT = ("context", "question", "query", "anchor", "prompt", "q", "질문", "문의")
 RESPONSE = ("response", "answer", "positive", "pos", "reply", "a", "답변", "응답", "대답")
+TEXT = ("text", "candidate", "passage", "document", "content", "sentence", *RESPONSE)
+"""The names of the one text of a candidate."""
 NEGATIVES = ("negatives", "negative", "neg")
 COUPLES = (
     ("first", "second"),

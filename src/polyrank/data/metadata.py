@@ -37,18 +37,22 @@ def as_metadata(plain: object, blame: Blame) -> Mapping[str, Value]:
 
 def require_name(name: object, blame: Blame) -> None:
     """Check that a filter can name the field."""
-    fits = (
+    if not can_be_filtered(name):
+        raise blame(
+            f"The metadata field {name!r} has a name that filters cannot use.",
+            "Use letters, digits and underscores, but no Python keyword such as `class` or `true`.",
+        )
+
+
+def can_be_filtered(name: object) -> bool:
+    """Whether a filter can name a field."""
+    return (
         isinstance(name, str)
         and name.isidentifier()
         and not keyword.iskeyword(name)
         and name not in RESERVED
         and unicodedata.normalize("NFKC", name) == name
     )
-    if not fits:
-        raise blame(
-            f"The metadata field {name!r} has a name that filters cannot use.",
-            "Use letters, digits and underscores, but no Python keyword such as `class` or `true`.",
-        )
 
 
 def as_value(name: str, value: Any, blame: Blame) -> Value:
