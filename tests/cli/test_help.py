@@ -58,7 +58,8 @@ def test_every_command_has_a_section_and_examples_that_parse() -> None:
         assert EXAMPLES[name]
     for examples in EXAMPLES.values():
         for line in "\n".join(examples).replace("\\\n", "").splitlines():
-            words = shlex.split(line.split(" < ")[0])
+            typed = line.removeprefix("source <(").partition(")")[0]
+            words = shlex.split(typed.partition(" < ")[0].partition(" > ")[0])
             assert words[0] == "polyrank"
             call = parse(words[1:], commands())
             assert not isinstance(call, int) or words[1:] == ["--help"]

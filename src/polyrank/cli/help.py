@@ -132,8 +132,12 @@ def words(flag: Flag, *, every: bool) -> str:
     """The help of a flag with its default; for --help, its beginning."""
     if every:
         return flag.help + default_words(flag)
-    begun = re.split(r"(?<=[.])\s+(?=[A-Z`-])|;\s", flag.help)[0].rstrip(".") + "."
-    return begun + (default_words(flag) if flag.default is not False else "")
+    return brief(flag) + (default_words(flag) if flag.default is not False else "")
+
+
+def brief(flag: Flag) -> str:
+    """The beginning of a flag's help: one sentence, or what stands before a semicolon."""
+    return re.split(r"(?<=[.])\s+(?=[A-Z`-])|;\s", flag.help)[0].rstrip(".") + "."
 
 
 def spelled(flag: Flag) -> str:

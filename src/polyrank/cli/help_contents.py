@@ -14,7 +14,7 @@ SECTIONS: Mapping[str, tuple[str, ...]] = {
     "Train": ("train", "mine", "distil"),
     "Compare": ("evaluate", "compare", "predict", "reproduce"),
     "Search": ("index", "search", "encode"),
-    "Look": ("info", "doctor"),
+    "Look": ("info", "doctor", "completion"),
 }
 """The commands and groups of `polyrank --help`, by what people do."""
 
@@ -189,6 +189,10 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = {
     "index compact": ("polyrank index compact my-index",),
     "index verify": ("polyrank index verify my-index",),
     "index info": ("polyrank index info my-index",),
+    "completion": (
+        "source <(polyrank completion bash)  # in ~/.bashrc",
+        "polyrank completion fish > ~/.config/fish/completions/polyrank.fish",
+    ),
     "doctor": ("polyrank doctor", "polyrank doctor --json"),
     "info": ("polyrank info my-model", "polyrank info examples.csv --json"),
     "search": (

@@ -42,7 +42,7 @@ class BuildOptions(ModelOptions):
     )
     backend: str = option(
         "exact",
-        metavar="BACKEND",
+        metavar="exact|hnsw|ivf|ivfpq|MILVUS",
         help="exact; hnsw, ivf or ivfpq, which add approximate search; or a Milvus database that "
         "stores the candidates: milvus://HOST:PORT/COLLECTION, or a path ending in .db for an "
         "embedded one.",

@@ -23,6 +23,7 @@ from polyrank._version import __version__
 from polyrank.cli import index_changes
 from polyrank.cli.command import Asked, Call, Command, InterruptError, parser_of
 from polyrank.cli.compare import compare
+from polyrank.cli.completion import COMPLETE, completed, completion
 from polyrank.cli.corpus import corpus
 from polyrank.cli.demo import demo
 from polyrank.cli.distil import distil
@@ -74,6 +75,7 @@ def commands() -> tuple[Command[Any], ...]:
         reproduce,
         info,
         doctor,
+        completion,
     )
 
 
@@ -90,6 +92,10 @@ def main() -> None:
 def run(arguments: Sequence[str], known: Sequence[Command[Any]]) -> int:
     """Run one command line and return its exit code; nothing is raised."""
     wants_json = "--json" in arguments
+    if arguments[:1] == [COMPLETE]:
+        for line in completed(arguments[1:], known):
+            print(line)
+        return 0
     try:
         call = parse(arguments, known)
         if isinstance(call, int):
