@@ -156,8 +156,15 @@ class Model(Answering):
     ) -> Iterator[tuple[Tensor, Batch]]:
         """Yield (rows, batch) over all sequences, where the model computes.
 
-        A batch has `batch_size` rows or, without one, `batch_tokens` padded tokens. With a
-        `description`, progress is shown; it counts the sequences as `unit`.
+        Args:
+            sequences: Token ids.
+            segments: The segment of each token, where there are two texts.
+            description: What the progress is called; None shows none.
+            unit: What the progress counts.
+            batch_size: Rows of a batch; by default, a batch has `batch_tokens` padded tokens.
+
+        Yields:
+            The places of some sequences, and their batch.
         """
         size = None if batch_size is None else require_whole("batch_size", batch_size)
         groups = planned(sequences, self.tokenizer.padding, self.batch_tokens, size)
@@ -200,17 +207,28 @@ class Model(Answering):
         defaults: Mapping[str, Any] | None = None,
         **settings: Any,
     ) -> Self:
-        """Load a model from an encoder (folder or hub id), a saved polyrank model, or a saved
-        sentence-transformers folder, whose pooling is kept.
+        """Load a model from an encoder, a saved polyrank model or a sentence-transformers folder.
 
-        `settings` are the fields of the architecture's configuration. A saved model of the same
-        architecture is loaded as it is. From one of another architecture, or a cross-encoder with
-        another task, only the encoders are used, and everything else is new. `defaults` replace the
-        configuration's defaults and the source's settings, except those that a saved model's
-        weights need; lengths among them are cut to the encoder's limit. `dtype` is the precision of
-        inference, `batch_tokens` the maximum padded tokens of a batch. Raises ModelError if there
-        is no model or its weights do not fit, UsageError for an unknown setting or one that
-        contradicts the saved model.
+        A saved model of the same architecture is loaded as it is. From one of another architecture,
+        or a cross-encoder with another task, only the encoders are used, and everything else is
+        new. The pooling of a sentence-transformers model is kept.
+
+        Args:
+            source: A folder or a hub id.
+            device: Where to compute: `auto`, `cpu`, `cuda`, `cuda:N` or `mps`.
+            dtype: The precision of inference; `auto` is bfloat16 where the hardware has it.
+            batch_tokens: The most padded tokens of a batch of inference.
+            defaults: Settings that replace the configuration's defaults and the source's settings,
+                except those that a saved model's weights need; lengths among them are cut to the
+                encoder's limit.
+            **settings: The fields of the architecture's configuration, such as `num_codes=64`.
+
+        Returns:
+            The model, ready to train and to score.
+
+        Raises:
+            ModelError: There is no model, or its weights do not fit.
+            UsageError: A setting is unknown, or contradicts the saved model.
         """
         return cls.from_folder(
             local_folder(source),
@@ -237,8 +255,22 @@ class Model(Answering):
     ) -> Self:
         """A model as `from_pretrained` gives it, from a local folder.
 
-        `is_own`: whether the folder becomes the model's `path`; one in the hub's cache does not.
-        `trainable`: False for inference only, which loads faster (see `load_model`).
+        Args:
+            folder: The folder.
+            is_own: Whether the folder becomes the model's `path`; one in the hub's cache does not.
+            device: As for `from_pretrained`.
+            dtype: As for `from_pretrained`.
+            batch_tokens: As for `from_pretrained`.
+            defaults: As for `from_pretrained`.
+            trainable: False for inference only, which loads faster (see `load_model`).
+            **settings: As for `from_pretrained`.
+
+        Returns:
+            The model.
+
+        Raises:
+            ModelError: The folder holds no model, or its weights do not fit.
+            UsageError: A setting is unknown, or contradicts the saved model.
         """
         model = load(cls, folder, settings, defaults or {}, trainable=trainable)
         model.path = folder.absolute() if is_own else None

@@ -36,11 +36,23 @@ def load_model(
     """The saved model of a folder or hub id, whatever its architecture.
 
     A sentence-transformers model, which says how it pools, becomes a bi-encoder, and so do static
-    embeddings; a published reranker becomes a cross-encoder with its own head; a plain encoder,
-    which does not say it, is refused. With `trainable` false the model is for inference alone: the
-    same scores, but an encoder of BERT's kind is then loaded without `transformers`, whose import
-    takes most of the time of a first search. Raises ModelError if there is no model, UsageError for
-    a setting that contradicts it.
+    embeddings. A published reranker becomes a cross-encoder with its own head. A plain encoder,
+    which does not say what it is for, is refused.
+
+    Args:
+        path: A folder, a file of word vectors or a hub id.
+        device: Where to compute: `auto`, `cpu`, `cuda`, `cuda:N` or `mps`.
+        dtype: The precision of inference; `auto` is bfloat16 where the hardware has it.
+        trainable: False for inference alone: the same scores, but an encoder of BERT's kind is
+            loaded without `transformers`, whose import takes most of the time of a first search.
+        **settings: Fields of the architecture's configuration.
+
+    Returns:
+        A bi-, poly- or cross-encoder.
+
+    Raises:
+        ModelError: There is no model.
+        UsageError: A setting contradicts it.
     """
     folder = local_folder(path)
     description = read_description(folder)

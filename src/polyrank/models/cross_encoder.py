@@ -112,9 +112,17 @@ class CrossEncoder(Model):
     def read(
         self, tower: Backbone, candidate_tower: Backbone | None, head: nn.Module, batch: Batch
     ) -> Tensor:
-        """A batch of pairs to (B,), or to (B, L) for classes, in float32 from the outputs on.
+        """The scores or logits of a batch of pairs.
 
-        The modules are the model's own or copies of them made for inference.
+        Args:
+            tower: The encoder: the model's own, or a copy of it made for inference.
+            candidate_tower: The encoder of the candidates, where they are read apart by one of
+                their own.
+            head: What makes scores of the outputs.
+            batch: The pairs.
+
+        Returns:
+            (B,), or (B, L) for classes, in float32 from the outputs on.
         """
         if isinstance(head, InteractionHead):
             outputs = read_side_by_side(tower, candidate_tower or tower, batch, head.gate)
@@ -201,7 +209,17 @@ class CrossEncoder(Model):
         batch_size: int | None = None,
         show_progress_bar: bool = False,
     ) -> Tensor:
-        """The head's output for each pair: (n, …), float32, on the CPU."""
+        """The head's output for each pair.
+
+        Args:
+            pairs: n pairs of a context and a candidate.
+            shape: The shape of what the head makes of one pair.
+            batch_size: Pairs of a batch; by default, a batch has `batch_tokens` padded tokens.
+            show_progress_bar: Show how far the scoring is.
+
+        Returns:
+            (n, *shape), float32, on the CPU.
+        """
         head = self.for_inference("head", dtype=torch.float32)
         names = ["tower"] if self.candidate_tower is None else ["tower", "candidate_tower"]
         towers: list[Any] = [self.for_inference(name) for name in names]

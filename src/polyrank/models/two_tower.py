@@ -278,9 +278,16 @@ class TwoTower(Model):
         show_progress_bar: bool = False,
         **options: Any,
     ) -> Tensor:
-        """What `finish` makes of the outputs of each context: (B, m, d), float32.
+        """What `finish` makes of the encoder's outputs of each context.
 
-        `options` are those of `fill`.
+        Args:
+            contexts: B contexts.
+            finish: Makes vectors of the outputs of a batch.
+            show_progress_bar: Show how far the encoding is.
+            **options: Those of `fill`.
+
+        Returns:
+            (B, m, d), float32.
         """
         described = "Encoding contexts" if show_progress_bar else None
         shape = self.num_vectors, self.dimension
@@ -296,9 +303,16 @@ class TwoTower(Model):
         show_progress_bar: bool = False,
         **options: Any,
     ) -> Tensor:
-        """What `finish` makes of the outputs of each candidate: (N, d), float32.
+        """What `finish` makes of the encoder's outputs of each candidate.
 
-        `options` are those of `fill`.
+        Args:
+            candidates: N candidates.
+            finish: Makes vectors of the outputs of a batch.
+            show_progress_bar: Show how far the encoding is.
+            **options: Those of `fill`.
+
+        Returns:
+            (N, d), float32.
         """
         described = "Encoding candidates" if show_progress_bar else None
         name = "context_tower" if self.candidate_tower is None else "candidate_tower"
@@ -318,7 +332,21 @@ class TwoTower(Model):
         batch_size: int | None = None,
         keep_on_device: bool = False,
     ) -> Tensor:
-        """What `finish` makes of each sequence, of a shape: (n, …), on the CPU unless kept."""
+        """What `finish` makes of each sequence.
+
+        Args:
+            tower_name: The encoder that reads the sequences.
+            sequences: n sequences of token ids.
+            finish: Makes vectors of the outputs of a batch.
+            shape: The shape of what it makes of one sequence.
+            described: What the progress is called; None shows none.
+            unit: What the progress counts.
+            batch_size: Rows of a batch; by default, a batch has `batch_tokens` padded tokens.
+            keep_on_device: Leave the result where the model computes.
+
+        Returns:
+            (n, *shape), float32, on the CPU unless it is kept.
+        """
         tower = self.for_inference(tower_name)
         place = self.device if keep_on_device else torch.device("cpu")
         encoded = torch.zeros(len(sequences), *shape, device=place)

@@ -72,23 +72,35 @@ class Index:
     ) -> Index:
         """Encode candidates into an index folder and open it.
 
-        `candidates` is a file of any size, or texts, pairs (id, text), triples (id, text,
-        metadata) or `Candidate`s; bare texts are named by their place, from 0. The folder keeps a
-        copy of the model, unless `copy_model` is false: then it names the folder the model was
-        loaded from. Vectors are kept as `storage`: float32, bfloat16, float16 or int8. An index
-        at `path` is replaced when the new one is complete. After an interruption, the same call
-        resumes.
+        An index at `path` is replaced when the new one is complete. After an interruption, the same
+        call resumes.
 
-        `backend` is exact; hnsw, ivf or ivfpq, which also build a structure for approximate
-        search, tuned on `contexts` (by default, texts of candidates) for a `recall` of the best
-        100, which is measured and kept in the manifest; or where a Milvus keeps the candidates:
-        milvus://host:port/collection, or a path that ends in .db for an embedded one, with the
-        index `milvus_index`: a type, and parameters if others are wanted than polyrank's, such as
-        HNSW:M=32,efConstruction=400.
+        Args:
+            model: A bi- or poly-encoder.
+            candidates: A file of any size, or texts, pairs (id, text), triples (id, text, metadata)
+                or `Candidate`s; bare texts are named by their place, from 0.
+            path: The folder of the index.
+            copy_model: Keep a copy of the model in the folder; if not, it names the folder that the
+                model was loaded from.
+            layout: How many candidates a shard and a block have.
+            storage: How vectors are kept: float32, bfloat16, float16 or int8.
+            backend: `exact`; `hnsw`, `ivf` or `ivfpq`, which also build a structure for approximate
+                search; or where a Milvus keeps the candidates: `milvus://host:port/collection`, or
+                a path that ends in .db for an embedded one.
+            recall: The share of the best 100 that approximate search should find; the structure is
+                tuned for it, and the manifest records what was measured.
+            contexts: What the structure is tuned on; by default, texts of candidates.
+            milvus_index: The type of a Milvus index, with parameters if others are wanted than
+                polyrank's, such as `HNSW:M=32,efConstruction=400`.
 
-        Raises UsageError for a model without vectors or a `path` that holds something other than an
-        index, DataError for bad candidates, StorageError if the disk is full or Milvus does not
-        answer, MissingExtraError for a backend whose package is missing.
+        Returns:
+            The open index.
+
+        Raises:
+            UsageError: The model has no vectors, or `path` holds something other than an index.
+            DataError: The candidates cannot be read.
+            StorageError: The disk is full, or Milvus does not answer.
+            MissingExtraError: The package of the backend is missing.
         """
         require_vectors(model)
         require_choice("storage", storage, get_args(Storage))
@@ -125,12 +137,25 @@ class Index:
     ) -> Index:
         """Make an index folder of parts that were encoded in bulk, and open it.
 
-        `encoded` is the folder of all parts (see `retrieval/bulk`). The index is that which `build`
-        makes of the same candidates, cut into other shards; it shares the files of the parts where
-        the system can link. `backend` is exact, hnsw, ivf or ivfpq, as for `build`.
+        The index is that which `build` makes of the same candidates, cut into other shards. It
+        shares the files of the parts where the system can link.
 
-        Raises UsageError if a part is missing or of another job, IndexFolderError if one is
-        damaged or made by another model, DataError for an id that occurs twice.
+        Args:
+            model: The model that encoded the parts.
+            encoded: The folder of all parts (see `retrieval/bulk`).
+            path: The folder of the index.
+            copy_model: As for `build`.
+            backend: `exact`, `hnsw`, `ivf` or `ivfpq`, as for `build`.
+            recall: As for `build`.
+            contexts: As for `build`.
+
+        Returns:
+            The open index.
+
+        Raises:
+            UsageError: A part is missing, or of another job.
+            IndexFolderError: A part is damaged, or made by another model.
+            DataError: An id occurs twice.
         """
         require_vectors(model)
         folder = Path(os.path.realpath(path))
@@ -156,10 +181,18 @@ class Index:
     ) -> Index:
         """Open an index folder; its vectors stay on the disk.
 
-        Without `model`, the index's own is loaded to `device`, to encode contexts in `dtype` and
-        in batches of `batch_tokens` padded tokens.
-        Raises IndexFolderError if this is not an index, if it is damaged, or if it was made by
-        another model.
+        Args:
+            path: The folder of the index.
+            model: The model that made the index; by default, its own is loaded.
+            device: Where that model computes.
+            dtype: Its precision.
+            batch_tokens: The most padded tokens of one of its batches.
+
+        Returns:
+            The index.
+
+        Raises:
+            IndexFolderError: This is not an index, or it is damaged, or another model made it.
         """
         folder = Path(os.path.realpath(path))
         plain = read_plain(folder)
