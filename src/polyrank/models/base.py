@@ -22,6 +22,7 @@ from polyrank.models.description import CLASSIFIER, Description, digest_of, iden
 from polyrank.models.folder import write_folder
 from polyrank.models.inference import inference_copy, optimizer_steps
 from polyrank.models.loading import load
+from polyrank.models.publishing import publish
 from polyrank.models.source import local_folder
 from polyrank.progress import bar
 from polyrank.records import Context
@@ -195,6 +196,42 @@ class Model(Answering):
         )
         weights, tokenizer = self.state_dict(), self.tokenizer.pretrained
         write_folder(Path(path), description, weights, tower.encoder, tokenizer, extra or {})
+
+    def push_to_hub(
+        self,
+        repo_id: str,
+        *,
+        private: bool | None = None,
+        token: str | bool | None = None,
+        revision: str | None = None,
+        commit_message: str | None = None,
+    ) -> str:
+        """Upload the model folder with its card to a repository of the Hugging Face hub.
+
+        The repository is made if there is none.
+
+        Args:
+            repo_id: The repository, such as my-name/my-model.
+            private: Whether a new repository is private. By default, the hub decides.
+            token: A token with the right to write. By default, that of `hf auth login`.
+            revision: A branch to upload to, made if there is none. By default, `main`.
+            commit_message: The words of the commit.
+
+        Returns:
+            The address of the repository.
+
+        Raises:
+            UsageError: The hub refuses the id or the token, or there is no token.
+            StorageError: The hub cannot be reached or does not take the files.
+        """
+        return publish(
+            self,
+            repo_id,
+            private=private,
+            token=token,
+            revision=revision,
+            commit_message=commit_message,
+        )
 
     @classmethod
     def from_pretrained(

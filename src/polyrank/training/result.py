@@ -19,11 +19,12 @@ from torch import nn
 from polyrank._version import __version__
 from polyrank.config import to_mapping
 from polyrank.models.base import Model
+from polyrank.models.publishing import CARD
 from polyrank.records import Example, LabelledPair, RetrievalSet
 from polyrank.training import processes
 from polyrank.training.config import TrainingConfig
 from polyrank.training.logs import LOG, by_number, log_text
-from polyrank.training.model_card import CARD, Data, Provenance, model_card
+from polyrank.training.model_card import Data, Provenance, model_card
 from polyrank.training.objectives.objective import records_of
 from polyrank.training.objectives.registry import ObjectiveConfig
 from polyrank.training.pretraining.corpora import CorpusPairs
