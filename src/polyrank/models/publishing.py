@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from polyrank._version import __version__
 from polyrank.errors import StorageError, UsageError
+from polyrank.models.description import DESCRIPTION
 
 if TYPE_CHECKING:
     from polyrank.models.base import Model
@@ -107,8 +108,6 @@ def texts_of(model: Model, repo_id: str) -> dict[str, str]:
 
     They are taken from the folder that the model was saved to or loaded from.
     """
-    from polyrank.models.folder import DESCRIPTION
-
     texts = {}
     if model.path is not None and (model.path / DESCRIPTION).is_file():
         files = [model.path / name for name in KEPT]

