@@ -51,7 +51,7 @@ class Answering(nn.Module):
                 of turns.
             batch_size: Texts, or of a cross-encoder pairs, in one batch. By default, batches are
                 cut by `batch_tokens`.
-            show_progress_bar: Show how far it is, if it takes more than two seconds.
+            show_progress_bar: Show progress if it takes more than two seconds.
 
         Returns:
             float32, (n,), on the CPU; () of one pair.

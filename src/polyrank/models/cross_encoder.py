@@ -155,7 +155,7 @@ class CrossEncoder(Model):
                 oldest first.
             candidates: One text, or a list of texts.
             batch_size: Pairs in one batch. By default, batches are cut by `batch_tokens`.
-            show_progress_bar: Show how far it is, if it takes more than two seconds.
+            show_progress_bar: Show progress if it takes more than two seconds.
 
         Returns:
             float32, (B, N), on the CPU; (N,) for one context, (B,) for one candidate, () for one
@@ -215,7 +215,7 @@ class CrossEncoder(Model):
             pairs: n pairs of a context and a candidate.
             shape: The shape of what the head makes of one pair.
             batch_size: Pairs of a batch; by default, a batch has `batch_tokens` padded tokens.
-            show_progress_bar: Show how far the scoring is.
+            show_progress_bar: Show the progress of the scoring.
 
         Returns:
             (n, *shape), float32, on the CPU.

@@ -183,7 +183,7 @@ class TwoTower(Model):
             contexts: One text, or a list of contexts: texts, and dialogues as lists of turns,
                 oldest first.
             batch_size: Texts in one batch. By default, batches are cut by `batch_tokens`.
-            show_progress_bar: Show how far it is, if it takes more than two seconds.
+            show_progress_bar: Show progress if it takes more than two seconds.
             convert_to_numpy: Return a NumPy array instead of a tensor.
             keep_on_device: Keep the vectors on the model's device, not on the CPU.
 
@@ -242,7 +242,7 @@ class TwoTower(Model):
         Args:
             candidates: One text, or a list of texts.
             batch_size: Texts in one batch. By default, batches are cut by `batch_tokens`.
-            show_progress_bar: Show how far it is, if it takes more than two seconds.
+            show_progress_bar: Show progress if it takes more than two seconds.
             convert_to_numpy: Return a NumPy array instead of a tensor.
             keep_on_device: Keep the vectors on the model's device, not on the CPU.
 
@@ -283,7 +283,7 @@ class TwoTower(Model):
         Args:
             contexts: B contexts.
             finish: Makes vectors of the outputs of a batch.
-            show_progress_bar: Show how far the encoding is.
+            show_progress_bar: Show the progress of the encoding.
             **options: Those of `fill`.
 
         Returns:
@@ -308,7 +308,7 @@ class TwoTower(Model):
         Args:
             candidates: N candidates.
             finish: Makes vectors of the outputs of a batch.
-            show_progress_bar: Show how far the encoding is.
+            show_progress_bar: Show the progress of the encoding.
             **options: Those of `fill`.
 
         Returns:
@@ -372,7 +372,7 @@ class TwoTower(Model):
             contexts: One text, a list of contexts, or what `encode_contexts` made of them.
             candidates: One text, a list of texts, or what `encode_candidates` made of them.
             batch_size: Texts in one batch. By default, batches are cut by `batch_tokens`.
-            show_progress_bar: Show how far it is, if it takes more than two seconds.
+            show_progress_bar: Show progress if it takes more than two seconds.
 
         Returns:
             float32, (B, N); (N,) for one context, (B,) for one candidate, () for one of each. On

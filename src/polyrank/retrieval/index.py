@@ -40,14 +40,14 @@ from polyrank.storage import require_replaceable
 
 BACKENDS = ("exact", *GRAPH_KINDS)
 RECALL = 0.99
-"""What an approximate index is tuned for, unless told otherwise."""
+"""The recall that an approximate index is tuned for by default."""
 
 
 class Index:
-    """Candidates, their vectors and the model that made them. Get one by `build` or `open`.
+    """Candidates, their vectors and the model that made them. Get an index by `build` or `open`.
 
-    Searching changes nothing, so threads and processes may share an index. It shows what was
-    committed when it was opened; `refresh` shows what others have changed since.
+    Searching changes nothing, so threads and processes may share an index. It shows the state at
+    its opening; `refresh` shows what others have changed since.
     """
 
     def __init__(self, model: VectorModel, engine: Engine, path: Path) -> None:
@@ -72,26 +72,26 @@ class Index:
     ) -> Index:
         """Encode candidates into an index folder and open it.
 
-        An index at `path` is replaced when the new one is complete. After an interruption, the same
-        call resumes.
+        An index at `path` is replaced once the new one is complete. The same call resumes an
+        interrupted one.
 
         Args:
             model: A bi- or poly-encoder.
             candidates: A file of any size, or texts, pairs (id, text), triples (id, text, metadata)
                 or `Candidate`s; bare texts are named by their place, from 0.
             path: The folder of the index.
-            copy_model: Keep a copy of the model in the folder; if not, it names the folder that the
-                model was loaded from.
-            layout: How many candidates a shard and a block have.
-            storage: How vectors are kept: float32, bfloat16, float16 or int8.
+            copy_model: Keep a copy of the model in the folder; otherwise the index names the folder
+                that the model was loaded from.
+            layout: How many candidates a shard and a block hold.
+            storage: How vectors are stored: float32, bfloat16, float16 or int8.
             backend: `exact`; `hnsw`, `ivf` or `ivfpq`, which also build a structure for approximate
-                search; or where a Milvus keeps the candidates: `milvus://host:port/collection`, or
-                a path that ends in .db for an embedded one.
+                search; or the address of a Milvus collection: `milvus://host:port/collection`, or a
+                path that ends in .db for embedded Milvus.
             recall: The share of the best 100 that approximate search should find; the structure is
                 tuned for it, and the manifest records what was measured.
             contexts: What the structure is tuned on; by default, texts of candidates.
-            milvus_index: The type of a Milvus index, with parameters if others are wanted than
-                polyrank's, such as `HNSW:M=32,efConstruction=400`.
+            milvus_index: The type of a Milvus index, with parameters that override polyrank's, such
+                as `HNSW:M=32,efConstruction=400`.
 
         Returns:
             The open index.
@@ -135,10 +135,10 @@ class Index:
         recall: float = RECALL,
         contexts: Sequence[Context] | None = None,
     ) -> Index:
-        """Make an index folder of parts that were encoded in bulk, and open it.
+        """Make an index folder from parts that were encoded in bulk, and open it.
 
-        The index is that which `build` makes of the same candidates, cut into other shards. It
-        shares the files of the parts where the system can link.
+        The index equals the one that `build` makes from the same candidates, with other shards. It
+        shares the files of the parts if the system can link.
 
         Args:
             model: The model that encoded the parts.
@@ -153,7 +153,7 @@ class Index:
             The open index.
 
         Raises:
-            UsageError: A part is missing, or of another job.
+            UsageError: A part is missing, or belongs to another job.
             IndexFolderError: A part is damaged, or made by another model.
             DataError: An id occurs twice.
         """
@@ -179,12 +179,12 @@ class Index:
         dtype: str | torch.dtype = "auto",
         batch_tokens: int | None = None,
     ) -> Index:
-        """Open an index folder; its vectors stay on the disk.
+        """Open an index folder; its vectors stay on disk.
 
         Args:
             path: The folder of the index.
             model: The model that made the index; by default, its own is loaded.
-            device: Where that model computes.
+            device: Where the index's own model computes.
             dtype: Its precision.
             batch_tokens: The most padded tokens of one of its batches.
 
@@ -234,12 +234,12 @@ class Index:
         exact: bool = False,
         filter: str | Filter | None = None,
     ) -> Hits | SearchResults:
-        """The best candidates for each context, the best first; ties by the larger id.
+        """The best candidates for each context, best first; the larger id wins a tie.
 
         Args:
             contexts: One text, or a list of contexts: texts, and dialogues as lists of turns.
-            top_k: Hits for each context, at least 1. Where there are fewer candidates, or fewer
-                pass the filter, all of them are hits.
+            top_k: Hits for each context, at least 1. If there are fewer candidates, or fewer pass
+                the filter, all of them are hits.
             exact: Certify that there are no better candidates. By default, an index with a search
                 structure may miss some.
             filter: A condition on the metadata, such as `lang == "en" and year >= 2020`.
@@ -263,19 +263,20 @@ class Index:
         return Hits(found[0]) if is_one else SearchResults(found)
 
     def add(self, candidates: Source, *, replace: bool = False) -> int:
-        """Add candidates, given as to `build`, and return their number; all or none.
+        """Add candidates, given as to `build`, and return their number. If it fails, none is added.
 
-        An id that the index already has is replaced or, without `replace`, raises DataError. Raises
-        UsageError while another process changes the index, StorageError if the disk is full.
+        With `replace`, a candidate replaces the one with the same id; without, it raises DataError.
+        Raises UsageError while another process changes the index, StorageError if the disk is
+        full.
         """
         encode = self.model.encode_candidates
         return self.engine.add(Candidates(candidates), encode, replace=replace)
 
     def delete(self, identifiers: str | Path | Sequence[str]) -> int:
-        """Delete candidates by id and return their number; all or none.
+        """Delete candidates by id and return their number. If it fails, none is deleted.
 
         `identifiers` is one id, a list of ids, or the `Path` of a file with one id per line. Raises
-        DataError for an id that the index does not have or that is given twice in a file.
+        DataError for an unknown id, or one given twice in a file.
         """
         if isinstance(identifiers, Path):
             return delete_listed(self.engine, identifiers)
@@ -290,7 +291,7 @@ class Index:
         self.engine.compact()
 
     def refresh(self) -> bool:
-        """Show what other processes have committed since; return whether there was anything."""
+        """Show what other processes have committed since; return whether anything changed."""
         return self.engine.refresh()
 
     def verify(self) -> None:
@@ -318,7 +319,7 @@ class Index:
 
 
 def open_engine(path: str | Path) -> Engine:
-    """The engine of an index, without the model, which only adding and searching need.
+    """The engine of an index without its model, which only adding and searching need.
 
     Raises IndexFolderError if there is none, StorageError if Milvus does not answer.
     """
@@ -337,7 +338,7 @@ def connected(remote: Remote) -> MilvusEngine:
 def completion(
     model: VectorModel, backend: str, recall: float, contexts: Sequence[Context] | None
 ) -> Complete:
-    """What a backend adds to a folder before the folder takes its place. Raises UsageError."""
+    """What a backend adds to a folder before it is moved into place. Raises UsageError."""
     require_choice("backend", backend, BACKENDS)
     if backend == "exact":
         return nothing_more
@@ -349,7 +350,7 @@ def completion(
 
 
 def sampler(model: VectorModel, contexts: Sequence[Context] | None) -> SampleContexts:
-    """What encodes the contexts to tune with: `contexts`, or texts of candidates instead."""
+    """A function that encodes the contexts to tune with: `contexts`, or texts of candidates."""
 
     def sample(cache: CandidateCache) -> Tensor:
         return model.encode_for_scoring(contexts or sampled_texts(cache))
@@ -360,7 +361,7 @@ def sampler(model: VectorModel, contexts: Sequence[Context] | None) -> SampleCon
 def delete_listed(engine: Engine, path: Path) -> int:
     """Delete the candidates whose ids a file lists, one per line, and return their number.
 
-    Raises DataError, naming the line, for an unknown id or one that is given twice.
+    Raises DataError, naming the line, for an unknown id or one given twice.
     """
     lines = list(read_ids(path))
     require_different(lines, path)

@@ -41,8 +41,8 @@ class PairModel(Protocol):
 class RerankedHits(Hits):
     """The hits of one context with the reranker's scores, best first.
 
-    `retrieved` is what the index found, with its scores, and `report` says how: `certified` is
-    about the retrieved candidates, since no search knows what a cross-encoder would prefer.
+    `retrieved` is what the index found, with its scores, and `report` says how. `certified` refers
+    to the retrieved candidates, since no search knows what a cross-encoder would prefer.
     """
 
     def __init__(self, found: Found, retrieved: Hits) -> None:
@@ -59,12 +59,12 @@ class RerankedResults(SearchResults):
 
 
 class RetrieveRerank:
-    """An index, and a cross-encoder that reads the best it finds. Searched like an index."""
+    """An index, and a cross-encoder that reorders the best it finds. Searched like an index."""
 
     def __init__(self, index: Index, reranker: PairModel, *, num_candidates: int = 100) -> None:
         """The index retrieves `num_candidates` for the reranker.
 
-        Raises UsageError for a reranker that is not a cross-encoder, or that gives classes.
+        Raises UsageError for a reranker that is not a cross-encoder, or that predicts classes.
         """
         require_reranker(reranker)
         require_whole("num_candidates", num_candidates)
@@ -103,18 +103,18 @@ class RetrieveRerank:
         filter: str | Filter | None = None,
         show_progress_bar: bool = False,
     ) -> RerankedHits | RerankedResults:
-        """The best of the retrieved candidates for each context, as the reranker scores them.
+        """The best of the retrieved candidates for each context, by the reranker's scores.
 
-        Equal texts are scored once; ties by the larger id.
+        Equal texts are scored once; the larger id wins a tie.
 
         Args:
             contexts: One text, or a list of contexts: texts, and dialogues as lists of turns.
-            top_k: Hits for each context, at least 1. Where there are fewer candidates, or fewer
-                pass the filter, all of them are hits. `num_candidates` are retrieved, or `top_k` if
-                that is more.
+            top_k: Hits for each context, at least 1. If there are fewer candidates, or fewer pass
+                the filter, all of them are hits. `num_candidates` are retrieved, or `top_k` if that is
+                more.
             exact: Retrieve exactly, as in `Index.search`.
             filter: A condition on the metadata, as in `Index.search`.
-            show_progress_bar: Show how far it is, if it takes more than two seconds.
+            show_progress_bar: Show progress if the search takes more than two seconds.
 
         Returns:
             A list of hits for each context; for one text, its list of hits. `retrieved` is what the
@@ -157,8 +157,8 @@ class RetrieveRerank:
 def require_reranker(model: Any) -> None:
     """Raise UsageError for a model that does not give one score for a pair.
 
-    Those are the cross-encoders with the task `rank` or `regress`: the values of one that was
-    trained by regression order candidates as scores do.
+    Cross-encoders with the task `rank` or `regress` do: the values of a regression order
+    candidates as scores do.
     """
     config = getattr(model, "config", None)
     architecture = getattr(config, "architecture", None)
@@ -184,6 +184,6 @@ def pair_of(context: Context, hit: Hit) -> Pair:
 
 
 def rerank(hits: Sequence[Hit], scores: Sequence[float], top_k: int) -> list[Hit]:
-    """The best `top_k` hits by the new scores, best first; ties by the larger id."""
+    """The best `top_k` hits by the new scores, best first; the larger id wins a tie."""
     rescored = [hit._replace(score=score) for hit, score in zip(hits, scores, strict=True)]
     return sorted(rescored, key=lambda hit: (hit.score, hit.id), reverse=True)[:top_k]
