@@ -110,8 +110,8 @@ class RetrieveRerank:
         Args:
             contexts: One text, or a list of contexts: texts, and dialogues as lists of turns.
             top_k: Hits for each context, at least 1. If there are fewer candidates, or fewer pass
-                the filter, all of them are hits. `num_candidates` are retrieved, or `top_k` if that is
-                more.
+                the filter, all of them are hits. `num_candidates` are retrieved, or `top_k` if
+                that is more.
             exact: Retrieve exactly, as in `Index.search`.
             filter: A condition on the metadata, as in `Index.search`.
             show_progress_bar: Show progress if the search takes more than two seconds.
