@@ -15,6 +15,7 @@ import yaml
 
 import tiny_encoders
 from polyrank.cli import help
+from polyrank.cli.completion import choices
 from polyrank.cli.flags import flags_of
 from polyrank.cli.main import commands, run
 from polyrank.cli.options import build, settings_of
@@ -283,6 +284,6 @@ def required_value(options, flag):
     """Something to type for a required flag."""
     names = {field.name: field for field in dataclasses.fields(options)}
     assert flag.name in names
-    choices = flag.metavar.split("|")
-    one = choices[0] if len(choices) > 1 and not flag.positional else "3"
+    known = choices(flag)
+    one = known[0] if known else "3"
     return [one] if flag.is_list else one

@@ -36,42 +36,40 @@ class CompareOptions(FigureOptions, ModelOptions):
         "NAME=MODEL,MODEL,… is one model trained with several seeds.",
     )
     data: Path = option(
-        help="Examples with context, response and, optionally, candidates; a folder with a corpus, "
-        "queries and judgements, as BEIR has them; or labelled pairs."
+        help="Examples, a BEIR folder or labelled pairs. Examples have a context, a response "
+        "and, optionally, candidates; a BEIR folder has a corpus, queries and judgements."
     )
     output: Path = option(
-        help="The folder of the comparison. What was measured is kept there, so that an "
-        "interrupted or widened comparison resumes."
+        help="The folder of the comparison. It keeps what was measured, so that an interrupted "
+        "or larger comparison resumes."
     )
-    split: str | None = option(
-        None, help="The judgements of a folder to use, such as dev; test by default."
-    )
+    split: str | None = option(None, help="The split to use, such as dev. By default, test.")
     limit: int | None = option(None, help="Use only the first N examples, queries or pairs.")
     metrics: tuple[str, ...] = option(
         (),
-        help="The figure to test and to plot, such as recall@20, mrr or ndcg@10, then any others "
-        "to show; by default recall@1 is tested, or ndcg@10 for a corpus. Of labelled pairs, "
-        "spearman, pearson, accuracy or macro_f1; by default spearman for scores, accuracy for "
-        "classes.",
+        help="The figure to test and plot, such as recall@20, mrr or ndcg@10; more figures to "
+        "show may follow. By default, recall@1, or ndcg@10 for a corpus. For labelled "
+        "pairs, spearman, pearson, accuracy or macro_f1; by default, spearman for scores "
+        "and accuracy for classes.",
         metavar="METRIC,…",
     )
     retriever: str | None = option(
         None,
-        help="What finds the documents of a corpus that cross-encoders rerank: a bi- or "
-        "poly-encoder, or bm25; by default the first model that can.",
+        help="The model that finds what cross-encoders rerank in a corpus: a bi- or "
+        "poly-encoder, or bm25. By default, the first model that can.",
         metavar="MODEL",
     )
-    latency: bool = option(True, help="Measure how long a query, or a labelled pair, takes.")
+    latency: bool = option(True, help="Measure the time of a query, or of a labelled pair.")
     sizes: tuple[int, ...] = option(
-        SIZES, help="The numbers of candidates to time a query against."
+        SIZES, help="The numbers of candidates for which a query is timed."
     )
-    time_limit: float = option(30.0, help="Seconds of timing for each model, about.")
+    time_limit: float = option(30.0, help="About how many seconds to time each model.")
     plot: bool = option(True, help="Draw quality against latency; needs matplotlib and --latency.")
     plot_at: int | None = option(
         None,
-        help=f"Which of the sizes is plotted; {PLOTTED} by default, or the largest without it.",
+        help=f"The size to plot. By default, {PLOTTED}, or else the largest.",
     )
-    seed: int = option(0, help="Seed of drawn candidates, of the intervals and of the tests.")
+    seed: int = option(0, help="The seed of drawn candidates, intervals and tests.")
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -36,29 +36,29 @@ class CorpusOptions(Options):
     output: Path = option(help="The folder of the corpus to make.")
     format: str | None = option(
         None,
-        help="What it is: wikipedia, articles, books, python-docs, conversations or reddit; by "
-        "default, what it looks like.",
+        help="What the source is: wikipedia, articles, books, python-docs, conversations or "
+        "reddit. By default, this is detected.",
     )
     language: str | None = option(
         None,
-        help="The language, such as de, by which sentences are told apart; by default, the one "
-        "that a dump names.",
+        help="The language, such as de, whose rules split the text into sentences. By default, "
+        "the language that a dump names.",
     )
     lists: bool = option(
-        True, help="Of a MediaWiki dump, keep the items of lists too, each as a paragraph."
+        True, help="Keep the items of lists in a MediaWiki dump, each as a paragraph."
     )
     processes: int | None = option(
         None,
-        help="How many processes convert a MediaWiki dump; by default, as many as there are "
-        "cores. The corpus is the same for any number.",
+        help="The number of processes that convert a MediaWiki dump. By default, one per core. "
+        "The corpus does not depend on it.",
     )
     keep_going: bool = option(
-        False, help="Make a corpus of what can be read of a file that is damaged or cut off."
+        False, help="If a file is damaged or cut off, make a corpus of what can be read."
     )
     restart: bool = option(
         False,
-        help="Discard an unfinished conversion to the same output, and replace a corpus there that "
-        "was made from something else.",
+        help="Discard an unfinished conversion to the same output. A corpus that was made from "
+        "something else is replaced.",
     )
 
     def __post_init__(self) -> None:

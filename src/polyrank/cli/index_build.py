@@ -35,23 +35,24 @@ class BuildOptions(ModelOptions):
     )
     output: Path = option(help="The folder for the index; an index there is replaced.")
     storage: Literal["float32", "bfloat16", "float16", "int8"] = option(
-        "float32", help="How to store the vectors: in 4, 2, 2 or 1 bytes per component."
+        "float32", help="The type of the stored vectors: 4, 2, 2 or 1 bytes per component."
     )
     copy_model: bool = option(
-        True, help="Keep a copy of the model in the index, or only a reference to its folder."
+        True,
+        help="Keep a copy of the model in the index. Otherwise, the index refers to its folder.",
     )
     backend: str = option(
         "exact",
         metavar="exact|hnsw|ivf|ivfpq|MILVUS",
-        help="exact; hnsw, ivf or ivfpq, which add approximate search; or a Milvus database that "
-        "stores the candidates: milvus://HOST:PORT/COLLECTION, or a path ending in .db for an "
-        "embedded one.",
+        help="How to search. hnsw, ivf and ivfpq add approximate search; MILVUS is a database "
+        "that stores the candidates: milvus://HOST:PORT/COLLECTION, or a path ending in .db "
+        "for an embedded one.",
     )
-    recall: float = option(0.99, help="The recall@100 that hnsw, ivf and ivfpq are tuned for.")
+    recall: float = option(0.99, help="The recall@100 to tune hnsw, ivf and ivfpq for.")
     contexts: Path | None = option(
         None,
-        help="Contexts for tuning and measuring that recall, one text per line; by default, texts "
-        "of candidates.",
+        help="A file of contexts for tuning and measuring the recall, one text per line. By "
+        "default, texts of candidates.",
     )
     milvus_index: str = option(
         "HNSW",

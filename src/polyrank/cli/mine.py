@@ -36,30 +36,31 @@ class MineOptions(ModelOptions, DataOptions):
     """Options of `polyrank mine`."""
 
     data: Path = option(
-        help="Examples with context and response; or a corpus with queries and judgements, such "
-        "as a BEIR folder, whose documents become the candidates."
+        help="Examples with context and response, or a BEIR folder. The documents of a BEIR "
+        "folder become the candidates."
     )
-    split: str | None = option(None, help="The split to use, if the data has several.")
+    split: str | None = option(None, help="The split to use, if the data have several.")
     method: Literal["random", "dialogue", "bm25", "model"] = option(
-        help="Where negatives come from: random draws from all candidates, other turns of the "
-        "dialogue, a search with BM25, or a search with a bi- or poly-encoder."
+        help="Where negatives come from. random draws from all candidates; dialogue takes other "
+        "turns of the dialogue; bm25 searches with BM25, and model with a bi- or "
+        "poly-encoder."
     )
     retriever: Path | None = option(
         None, help="The folder of the bi- or poly-encoder for --method model."
     )
     index: Path | None = option(
         None,
-        help="An index made by that model; by default, the candidates are indexed first.",
+        help="An index that the retriever made. By default, the candidates are indexed first.",
     )
     candidates: Path | None = option(
         None,
-        help="The texts to take negatives from, one per line or JSONL; by default, the responses "
-        "in the data or the corpus of a BEIR folder.",
+        help="The texts to take negatives from, one per line or JSONL. By default, the responses "
+        "in the data, or the documents of a BEIR folder.",
     )
     reranker: Path | None = option(
         None,
-        help="The folder of a cross-encoder that drops negatives it considers right, by the "
-        "limits --reranker-…; its scores are written with the examples.",
+        help="The folder of a cross-encoder that drops negatives it considers right. The limits "
+        "--reranker-… decide; its scores are written with the examples.",
     )
     output: Path = option(
         help="The JSONL file for the examples with their negatives; an existing file is replaced."

@@ -43,7 +43,7 @@ class DeviceOptions(Options):
     device: str = dataclasses.field(
         default="auto",
         metadata={
-            "help": "auto, cpu, cuda, cuda:N or mps.",
+            "help": "The device: auto, cpu, cuda, cuda:N or mps.",
             "metavar": "DEVICE",
         },
     )
@@ -101,10 +101,10 @@ class ModelOptions(DeviceOptions):
     """Options of every command that runs a model. Inherit from it."""
 
     dtype: Literal["auto", "float32", "bfloat16"] = option(
-        "auto", help="Precision of inference; auto is bfloat16 where the hardware has it."
+        "auto", help="The precision of inference. auto is bfloat16 if the hardware has it."
     )
     batch_tokens: int | None = option(
-        None, help="Tokens of one batch, padding included; the model's own by default."
+        None, help="The number of tokens in one batch, with padding. By default, the model's own."
     )
 
     def __post_init__(self) -> None:

@@ -31,19 +31,20 @@ class PredictOptions(DataOptions, ModelOptions):
 
     model: Path = positional("MODEL", help="The folder of a saved model, of any architecture.")
     data: Path = option(
-        help="Contexts with candidates, or pairs of texts, in any format; labels are not needed. "
-        "Of a folder with a corpus, queries and judgements, the judged documents are scored."
+        help="Contexts with candidates, or pairs of texts, in any format. Labels are not needed. "
+        "In a BEIR folder, the judged documents are scored."
     )
     output: Path = option(
         STANDARD_OUTPUT,
-        help="The JSONL file for the predictions; an existing file is replaced. With -, they are "
-        "printed.",
+        help="The JSONL file for the predictions; an existing file is replaced. - prints them.",
     )
     kind: Literal["auto", "scores", "classes"] = option(
-        "auto", help="What to predict; auto is classes for a model that was trained on classes."
+        "auto",
+        help="What to predict. auto is classes for a model that was trained on classes, and "
+        "scores otherwise.",
     )
     split: str | None = option(
-        None, help="The split to use, if the data has several; test by default."
+        None, help="The split to use, if the data have several. By default, test."
     )
     limit: int | None = option(None, help="Predict only for the first N contexts or pairs.")
     restart: bool = option(False, help="Discard an unfinished prediction of the same output.")

@@ -45,8 +45,8 @@ MODEL: dict[str, Any] = {"shared_towers": True, **LENGTHS}
 UNUSED = ("num_negatives",)
 """Settings of training that have no effect on pre-training."""
 METRIC = (
-    "The held-out figure that chooses the best checkpoint: held_out, the mean over the tasks, or "
-    "loss, of which less is better. By default held_out."
+    "The held-out figure that chooses the best checkpoint: held_out, which is the mean "
+    "over the tasks, or loss. By default, held_out."
 )
 TRAINING = TrainingConfig(epochs=1.0)
 
@@ -56,8 +56,8 @@ class PretrainOptions(RunOptions):
     """Options of `polyrank pretrain`."""
 
     corpus: tuple[Path, ...] = option(
-        help="The folder of a corpus that `polyrank corpus` made; several, separated by commas, "
-        "for tasks on articles and on conversations.",
+        help="The folder that `polyrank corpus` made. Give several, separated by commas, to "
+        "train on articles and on conversations.",
         unless=("show_config",),
     )
     output: Path | None = option(
@@ -65,8 +65,8 @@ class PretrainOptions(RunOptions):
     )
     base: str | None = option(
         None,
-        help="The encoder or model to continue training; by default, a new encoder with its own "
-        "vocabulary. A saved model brings its own settings, except for the lengths of texts.",
+        help="The encoder or model to continue training. By default, a new encoder with its own "
+        "vocabulary. A saved model keeps its settings, except for the lengths of texts.",
         metavar="MODEL",
     )
     recipe: str | None = option(

@@ -22,7 +22,7 @@ class ReproduceOptions(ModelOptions):
     """Options of `polyrank reproduce`."""
 
     tables: tuple[str, ...] = positional(
-        "TABLE", help="Which tables to run; without any, they are listed.", default=()
+        "TABLE", help="The tables to run. Without any, they are listed.", default=()
     )
     data: tuple[str, ...] = option(
         (),
@@ -35,8 +35,8 @@ class ReproduceOptions(ModelOptions):
     )
     scale: Literal["small", "medium", "paper"] = option(
         "small",
-        help="How much is trained: small takes minutes a run on a CPU, medium on a GPU; paper is "
-        "the paper's own recipe, which takes days.",
+        help="How much to train. A run of small takes minutes on a CPU, of medium on a GPU; "
+        "paper is the paper's own recipe, which takes days.",
     )
     base: str | None = option(
         None,
@@ -45,24 +45,24 @@ class ReproduceOptions(ModelOptions):
         metavar="MODEL",
     )
     max_steps: int | None = option(
-        None, help="Steps of a training, in the place of the scale's; some tables take a share."
+        None, help="The number of training steps, instead of the scale's. Some tables take a share."
     )
     pretraining_steps: int | None = option(
-        None, help="Steps of a pre-training, in the place of the scale's."
+        None, help="The number of pre-training steps, instead of the scale's."
     )
     batch_size: int | None = option(
         None,
-        help="Contexts or pairs a step, where the table does not vary it, in the place of the "
-        "scale's.",
+        help="The contexts or pairs per step, instead of the scale's. A table that varies it "
+        "ignores it.",
     )
     test_limit: int | None = option(
-        None, help="How many test examples or queries to use, in the place of the scale's."
+        None, help="The number of test examples or queries, instead of the scale's."
     )
-    seeds: tuple[int, ...] = option((0,), help="Seeds; every row is trained with each of them.")
+    seeds: tuple[int, ...] = option((0,), help="The seeds. Every row is trained with each of them.")
     output: Path = option(
         Path("polyrank-reproduced"),
-        help="The folder for reports and results. What was run is kept there, so that an "
-        "interrupted table resumes.",
+        help="The folder for reports and results. It keeps what was run, so that an interrupted "
+        "table resumes.",
     )
     keep_models: bool = option(False, help="Keep the trained models in the folder.")
 

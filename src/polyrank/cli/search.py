@@ -35,8 +35,8 @@ class SearchOptions(ModelOptions):
     texts: tuple[str, ...] = positional(
         "TEXT",
         default=(),
-        help="Contexts to search for, one at a time; - stands for all lines of standard input. "
-        "Without any, each line of standard input is answered as it comes.",
+        help="The contexts to search for. - stands for all lines of standard input; without any "
+        "text, each line is answered as it comes.",
     )
     turn: tuple[str, ...] = option(
         (),
@@ -48,12 +48,13 @@ class SearchOptions(ModelOptions):
     top_k: int | None = option(
         None,
         short="-k",
-        help=f"How many candidates to return for each context; {DEFAULT_TOP_K} by default, or all "
-        "of a smaller index.",
+        help=f"The number of candidates to return for each context. By default, {DEFAULT_TOP_K}, "
+        "or all of a smaller index.",
     )
     exact: bool = option(
         False,
-        help="Guarantee the best candidates; by default, some may be missed where that is faster.",
+        help="Guarantee the best candidates. By default, an approximate index may miss some, "
+        "which is faster.",
     )
     filter: str | None = option(
         None,
@@ -68,11 +69,11 @@ class SearchOptions(ModelOptions):
     )
     num_candidates: int | None = option(
         None,
-        help="How many candidates to retrieve for --reranker, never fewer than --top-k; "
-        f"{DEFAULT_NUM_CANDIDATES} by default.",
+        help="The number of candidates to retrieve for --reranker, at least --top-k. By default, "
+        f"{DEFAULT_NUM_CANDIDATES}.",
     )
     model: Path | None = option(
-        None, help="The model that made the index, if the index does not contain it."
+        None, help="The model that made the index, if the index has no copy of it."
     )
 
     def __post_init__(self) -> None:

@@ -20,19 +20,20 @@ class StaticOptions(ModelOptions):
 
     source: str = positional(
         "SOURCE",
-        help="An encoder or a model, as a folder or hub id, or a file of word vectors in the text "
-        "format of GloVe, word2vec or fastText.",
+        help="An encoder, a model or a file of word vectors. Encoders and models are folders or "
+        "hub ids; word vectors have the text format of GloVe, word2vec or fastText.",
     )
     output: Path = option(help="The folder for the bi-encoder; a model there is replaced.")
     dimension: int | None = option(
         None,
-        help="How many principal components of the vectors to keep; by default, 256 for an encoder "
-        "that is wider, and a file's vectors as they are.",
+        help="The number of principal components to keep. By default, 256 of a wider encoder; "
+        "the vectors of a file stay as they are.",
     )
     sif: float | None = option(
         1e-4,
-        help="Weigh frequent words less, with this constant of smooth inverse frequency; `none` "
-        "weighs all words alike. Words are taken to stand by falling frequency.",
+        help="The constant of smooth inverse frequency, which gives frequent words less weight. "
+        "`none` gives all words the same weight. Words are assumed to be sorted by falling "
+        "frequency.",
     )
     limit: int | None = option(None, help="Read only the first N words of a file.")
 

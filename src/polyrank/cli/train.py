@@ -74,7 +74,7 @@ class TrainOptions(DataOptions, RunOptions):
     )
     dev: Path | None = option(
         None,
-        help="The data to choose the best checkpoint by; without it, the last checkpoint is kept.",
+        help="The data that choose the best checkpoint. Without it, the last checkpoint is kept.",
     )
     output: Path = option(
         help="The folder for the trained model; a model there is replaced.",
@@ -90,7 +90,7 @@ class TrainOptions(DataOptions, RunOptions):
         help="Start from the settings of a paper; --show-config shows them.",
         metavar="|".join(RECIPES),
     )
-    train_split: str | None = option(None, help="The split to train on, if the data has several.")
+    train_split: str | None = option(None, help="The split to train on, if the data have several.")
     dev_split: str | None = option(None, help="The split of --dev to use; dev by default.")
     share: float | str | None = option(
         None,
@@ -98,14 +98,14 @@ class TrainOptions(DataOptions, RunOptions):
         "corpus with judgements. A smaller share lies inside a larger one with the same seed.",
         metavar="SHARE",
     )
-    share_seed: int = option(0, help="Seed of --share: another number draws other examples.")
-    limit: int | None = option(None, help="Use only the first N training examples, of the share.")
+    share_seed: int = option(0, help="The seed of --share. Another seed draws other examples.")
+    limit: int | None = option(None, help="Use only the first N training examples of the share.")
     dev_limit: int | None = option(None, help="Use only the first N dev examples or questions.")
     dev_candidates: int | Literal["all"] | None = option(
         None,
-        help="Candidates of each dev example that has none of its own, drawn from the responses of "
-        "the file, or all of these. By default 20; but a corpus with judgements is searched whole "
-        "by bi- and poly-encoders.",
+        help="The number of candidates of each dev example that has none. They are drawn from "
+        "the responses of the file; all takes every response. By default, 20; bi- and "
+        "poly-encoders search the whole of a corpus with judgements.",
     )
     model: dict[str, Any] = any_of(
         {

@@ -41,7 +41,7 @@ class RunOptions(ModelOptions):
 
     restart: bool = option(False, help="Discard an unfinished run of the same output.")
     tensorboard: Path | None = option(
-        None, help="Write TensorBoard logs to a folder in this one, named like the output."
+        None, help="Write TensorBoard logs to this folder, below the name of the output."
     )
     show_config: bool = option(
         False, help="Print all settings as YAML, which --config reads, and train nothing."

@@ -24,7 +24,7 @@ class TwoTowerConfig:
     """Settings that the bi-encoder and the poly-encoder share."""
 
     shared_towers: bool = False
-    """One encoder for both sides, instead of two that start alike and may diverge."""
+    """Use one encoder for both sides, instead of two that start alike and may diverge."""
     reduction: Reduction = "mean"
     """How token outputs become one vector."""
     reduction_tokens: int = 16
@@ -32,7 +32,7 @@ class TwoTowerConfig:
     similarity: Similarity = "cosine"
     """The inner product of the vectors as they are (`dot`), or of unit vectors (`cosine`)."""
     temperature: float = 0.05
-    """The similarity is divided by it."""
+    """The number by which the similarity is divided."""
     projection: int | None = None
     """The dimension of a linear layer above the reduction; `none` means no layer."""
     max_context_length: int = 128

@@ -24,7 +24,7 @@ class TablesSettings:
     """How a corpus is split. Raises UsageError for a value out of range."""
 
     held_out: float = 0.02
-    """The share of articles or conversations that is held out, from 0 to below 1."""
+    """The share of articles or conversations to hold out, from 0 to below 1."""
     held_out_ids: tuple[str, ...] = ()
     """The ids of the held-out documents, instead of a share."""
     split_seed: int = 0

@@ -22,55 +22,57 @@ class TrainingConfig:
     epochs: float = 3.0
     """Passes over the training examples."""
     max_steps: int | None = None
-    """Stop after this many steps, whatever the epochs."""
+    """Stop after this many steps, regardless of --epochs."""
     optimiser: Literal["adamw", "adamax"] = "adamw"
-    """Adam with decoupled weight decay, or Adamax, which has no weight decay here."""
+    """AdamW, or Adamax, which has no weight decay here."""
     beta2: float = 0.999
-    """How much of its squared gradients, or of their maximum, the optimiser keeps from step to
-    step."""
+    """The share of its squared gradients, or of their maximum, that the optimiser keeps from step
+    to step."""
     learning_rate: float = 5e-5
-    """Peak learning rate of the encoders."""
+    """The peak learning rate of the encoders."""
     new_learning_rate: float = 1e-3
-    """Peak learning rate of new parameters: codes, heads, projections."""
+    """The peak learning rate of new parameters: codes, heads, projections."""
     static_learning_rate: float = 0.01
-    """Peak learning rate of static embeddings, each trained by the texts with its word alone."""
+    """The peak learning rate of static embeddings. Only texts with a word train its embedding."""
     weight_decay: float = 0.01
-    """AdamW's weight decay on the encoders' matrices."""
+    """The weight decay of AdamW on the matrices of the encoders."""
     warmup: float = 0.1
-    """Steps of linear warm-up or, below 1, their share of all steps."""
+    """The number of linear warm-up steps or, below 1, their share of all steps."""
     schedule: Literal["linear", "cosine", "inverse_sqrt", "constant_with_warmup", "plateau"] = (
         "linear"
     )
-    """The learning rate after the warm-up; `plateau` lowers it at each evaluation whose dev loss
-    is not below the lowest so far."""
+    """The schedule of the learning rate after the warm-up. `plateau` lowers it at each evaluation
+    at which the dev loss has not improved."""
     plateau_factor: float = 0.4
     """The factor by which `plateau` multiplies the learning rates."""
     max_grad_norm: float = 1.0
-    """Gradients are scaled down to this norm."""
+    """The norm to which larger gradients are scaled down."""
     dropout: float = 0.0
-    """Dropout on the hidden states of the encoders; attention weights are never dropped."""
+    """The dropout of the hidden states of the encoders. Attention weights are never dropped."""
     trainable: Literal["top", "top4", "all_but_embeddings", "all"] = "all"
-    """Which part of the encoders is trained: the top layer, the top four, every layer but no
+    """The part of the encoders to train: the top layer, the top four layers, all layers without the
     embeddings, or everything. Heads, codes and projections are always trained."""
     rescale_last_layer: float | Literal["bert"] = 1.0
-    """A factor by which the encoders' outputs are multiplied at the start, in the last
-    normalisation; 1 does nothing. `bert` computes the one that gives the outputs of each encoder
-    the standard deviation of BERT's."""
+    """The factor by which the last normalisation scales the encoders' outputs at the start. 1
+    changes nothing. `bert` computes the factor that gives the outputs the standard deviation of
+    BERT's."""
     num_negatives: int = 15
-    """Wrong responses per context for the cross-encoder: the example's own first, then others of
-    the training set."""
+    """The number of wrong responses per context for the cross-encoder. The example's own come
+    first, then others from the training set."""
     evaluations: int = 4
-    """How often the dev examples are evaluated and a checkpoint is kept."""
+    """How many times to evaluate the dev data and keep a checkpoint."""
     evaluations_per_epoch: float | None = None
-    """Evaluate this often in each epoch, instead of `evaluations`; 2 evaluates after each half."""
+    """How many times to evaluate in each epoch, instead of `evaluations`. 2 evaluates after each
+    half."""
     metric: str | None = None
-    """The dev figure that chooses the best checkpoint: loss, of which less is better; recall@K,
-    ndcg@K, mrr@K, mrr or map; for labelled pairs spearman, pearson, accuracy, macro_f1. By default
-    recall@1, ndcg@10 for a corpus, spearman for scores and accuracy for classes."""
+    """The dev figure that chooses the best checkpoint: loss, recall@K, ndcg@K, mrr@K, mrr or map;
+    for labelled pairs, spearman, pearson, accuracy or macro_f1. By default, recall@1; ndcg@10
+    for a corpus, spearman for scores and accuracy for classes."""
     train_batch_tokens: int = 1024
-    """Padded tokens of one pass through an encoder; a step takes several. Changes no result."""
+    """The number of padded tokens in one pass through an encoder. A step takes several passes. The
+    result does not depend on it."""
     seed: int = 0
-    """Seed of the order, the negatives and everything else that is drawn."""
+    """The seed of the order, the negatives and everything else that is drawn."""
 
     def __post_init__(self) -> None:
         for name in ("batch_size", "num_negatives", "evaluations", "train_batch_tokens"):

@@ -43,30 +43,30 @@ class NegativesConfig:
     """Which of the candidates that were found become negatives."""
 
     num_negatives: int = 4
-    """Negatives for each example."""
+    """The number of negatives for each example."""
     from_rank: int = 1
-    """The first rank to take negatives from; right responses do not count as ranks."""
+    """The first rank to take negatives from. Right responses do not count."""
     to_rank: int = 100
     """The last rank to take negatives from."""
     pick: Literal["random", "top"] = "random"
-    """Draw from what is left after all rules, or take the best ranked of it."""
+    """How to choose among what the rules leave: at random, or the best ranked."""
     max_score: float | None = None
-    """Leave out candidates that the search scored higher than this."""
+    """Drop candidates that the search scored higher than this."""
     margin: float | None = None
-    """Leave out candidates that scored less than this below the response, in the search."""
+    """Drop candidates whose score in the search is less than this below the response's."""
     relative_margin: float | None = None
-    """Leave out candidates that scored less than this share of the response's score below it."""
+    """The same margin, as a share of the response's score."""
     reranker_max_score: float | None = None
-    """Leave out candidates that the cross-encoder scores higher than this: false negatives."""
+    """Drop candidates that the cross-encoder scores higher than this, as false negatives."""
     reranker_margin: float | None = None
-    """Leave out candidates that the cross-encoder scores less than this below the response."""
+    """Drop candidates whose score by the cross-encoder is less than this below the response's."""
     reranker_relative_margin: float | None = None
-    """The same, as a share of the cross-encoder's score of the response."""
+    """The same margin, as a share of the cross-encoder's score of the response."""
     missing: Literal["keep", "fill", "drop"] = "keep"
-    """What to do with an example with too few negatives: keep it with those, fill it up with random
-    ones, or leave it out."""
+    """What to do with an example that has too few negatives: keep it, fill it up with random ones,
+    or drop it."""
     seed: int = 0
-    """Seed of what is drawn; what an example draws does not depend on the examples before it."""
+    """The seed of what is drawn. What an example draws does not depend on other examples."""
 
     def __post_init__(self) -> None:
         require(self.num_negatives >= 1, "num_negatives", "at least 1", self.num_negatives)

@@ -40,7 +40,7 @@ class ClassificationSettings(Settings):
     concatenation: Concatenation = dataclasses.field(
         default="u,v,|u-v|", metadata={"architectures": ("bi",)}
     )
-    """What the classifier of `classification` sees of the two vectors of a pair, for bi."""
+    """What the classifier of `classification` sees of the two vectors of a pair. Only for bi."""
 
 
 class Classification(Objective):

@@ -33,7 +33,7 @@ class CosentSettings(Settings):
     """Raises UsageError for a value out of its range."""
 
     cosent_scale: float = 20.0
-    """`cosent` multiplies the differences of cosines by it."""
+    """The factor by which `cosent` multiplies differences of cosines."""
 
     def __post_init__(self) -> None:
         require(self.cosent_scale > 0, "cosent_scale", "positive", self.cosent_scale)

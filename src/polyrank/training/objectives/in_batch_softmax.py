@@ -50,8 +50,8 @@ class InBatchSettings(Settings):
     """Wrong responses drawn from the training set for each context of `in_batch_softmax`; like an
     example's own negatives, they are negatives of every context of the step."""
     teacher_share: float = 0.5
-    """With a teacher that scores whole steps: the weight of its scores in the loss of
-    `in_batch_softmax`; the right responses have the rest."""
+    """The weight of the teacher's scores in the loss of `in_batch_softmax`, if it scores whole
+    steps. The right responses have the rest."""
 
     def __post_init__(self) -> None:
         require(self.extra_negatives >= 0, "extra_negatives", "0 or more", self.extra_negatives)

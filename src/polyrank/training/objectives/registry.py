@@ -68,8 +68,8 @@ class ObjectiveConfig(*reversed(SETTINGS), ChosenObjective):  # type: ignore[mis
     """What is minimised: the settings of every objective, each declared in its objective's file."""
 
     gradient_cache: Literal["auto", "always", "never"] = "auto"
-    """Encode a step twice, first without gradients, so that it needs the memory of one batch
-    alone. `auto` does so where a step would otherwise need much of the machine's memory."""
+    """Encode each step twice, first without gradients, so that it needs the memory of one batch
+    only. `auto` does this if a step would need much of the memory otherwise."""
 
     def __post_init__(self) -> None:
         for settings in SETTINGS:

@@ -28,7 +28,8 @@ class TripletSettings(Settings):
     """Raises UsageError for a value out of its range."""
 
     triplet_margin: float = 1.0
-    """How much farther a negative must be than the response for `triplet`, in Euclidean terms."""
+    """The margin of `triplet`: how much farther a negative must be than the response, in Euclidean
+    distance."""
 
     def __post_init__(self) -> None:
         require(self.triplet_margin > 0, "triplet_margin", "positive", self.triplet_margin)

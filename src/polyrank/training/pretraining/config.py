@@ -14,17 +14,18 @@ class PretrainingConfig:
     """The tasks and their losses; see docs/pretraining.md."""
 
     tasks: str | None = None
-    """Which tasks, by commas, of ict, bfs, wlp, mlm, next_sentence and next_utterance; a share of
-    the pairs may follow each: ict:2,mlm:1. By default those of ict, bfs and wlp that articles have
-    pairs for, and mlm and next_utterance for conversations, each with the same share."""
+    """The tasks: ict, bfs, wlp, mlm, next_sentence and next_utterance. Separate them by commas;
+    each may have a share of the pairs, as in ict:2,mlm:1. By default, articles get those of ict,
+    bfs and wlp that they have pairs for, and conversations get mlm and next_utterance, each with
+    the same share."""
     mix_tasks: bool = True
-    """Draw the pairs of a step from all tasks; without it, each step has one task."""
+    """Draw the pairs of a step from all tasks. Otherwise, each step has one task."""
     logq: bool = False
     """Correct the in-batch softmax for texts that are drawn more often than others."""
     max_joined_length: int = 256
-    """Tokens of two texts read as one, special tokens included."""
+    """The maximum number of tokens of two texts that are read as one. Special tokens count."""
     held_out_pairs: int = 512
-    """How many pairs of what is held out the figures of each task are measured on."""
+    """The number of held-out pairs on which each task is measured."""
 
     def __post_init__(self) -> None:
         for name in ("max_joined_length", "held_out_pairs"):
