@@ -1,11 +1,18 @@
 """One text in gives one result; what cannot be read is refused in two sentences."""
 
+import re
+
 import numpy as np
 import pytest
 import torch
 
 from polyrank.errors import UsageError
+from polyrank.models.answers import OWN_NAMES
+from polyrank.models.bi_encoder import BiEncoder
+from polyrank.models.checkpoint import load_model
 from polyrank.models.config import ClassifierConfig
+from polyrank.models.cross_encoder import CrossEncoder
+from polyrank.models.poly_encoder import PolyEncoder
 from tiny_encoders import TEXTS, VARIANTS, WIDTH, load_variant
 
 CONTEXTS = ["how do i read a file", "", ["hello", "no sound", "old kernel"], "yes"]
@@ -187,3 +194,42 @@ def test_what_is_not_a_pair_is_refused(model, wrong, named):
 def test_a_batch_size_is_a_whole_number(model, batch_size):
     with pytest.raises(UsageError, match="batch_size must be a whole number of at least 1"):
         model.score(["a"], TEXTS, batch_size=batch_size)
+
+
+def test_a_call_of_sentence_transformers_says_what_it_is_called_here(model):
+    for name, own in OWN_NAMES.items():
+        expected = "score or rank" if name[:6] + model.architecture == "encodecross" else own
+        words = re.escape(f"has no attribute '{name}'. Use {expected}")
+        with pytest.raises(AttributeError, match=words):
+            getattr(model, name)
+        assert not hasattr(model, name)
+        with pytest.raises(AttributeError, match=f"has no attribute '{name}' to set"):
+            setattr(model, name, 1)
+    with pytest.raises(AttributeError, match=r"has no attribute 'unheard_of'$"):
+        getattr(model, "unheard_of")  # noqa: B009
+
+
+def test_what_is_named_instead_is_there(vector_model):
+    for words in OWN_NAMES.values():
+        for name in re.findall(r"[a-z_]+", words):
+            if "_" in name and name not in ("load_model", "max_context_length"):
+                assert hasattr(vector_model, name) or hasattr(vector_model.config, name)
+
+
+@pytest.mark.parametrize("model_class", [BiEncoder, PolyEncoder, CrossEncoder])
+def test_a_model_is_not_made_of_its_name_alone(model_class):
+    words = rf"Write {model_class.__name__}\.from_pretrained\('all-MiniLM-L6-v2'\)"
+    with pytest.raises(UsageError, match=words):
+        model_class("all-MiniLM-L6-v2")
+
+
+def test_lower_precision_and_shorter_texts(vector_model, bert, tmp_path):
+    vector_model.save_pretrained(tmp_path / "saved")
+    exact = load_model(tmp_path / "saved", device="cpu", dtype="float32")
+    low = load_model(tmp_path / "saved", device="cpu", dtype="bfloat16", max_context_length=8)
+    assert (exact.score("yes", TEXTS) - low.score("yes", TEXTS)).abs().max() < 0.05
+    assert low.config.max_context_length == 8
+    assert max(map(len, low.context_ids([" ".join(TEXTS)]))) == 8
+    assert vector_model.to(torch.device("cpu")).device.type == "cpu"
+    half = load_model(tmp_path / "saved", device="cpu").to(torch.bfloat16)
+    assert half.encode_candidates(TEXTS).dtype == torch.float32

@@ -8,7 +8,8 @@ Letters: B contexts, N candidates, n pairs, L classes.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, overload
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, overload
 
 from torch import Tensor, nn
 
@@ -26,9 +27,62 @@ from polyrank.models.inputs import (
 )
 from polyrank.records import Context, Hit
 
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+OWN_NAMES = {
+    "encode": "encode_contexts for what is asked, encode_candidates for what is ranked",
+    "encode_query": "encode_contexts",
+    "encode_document": "encode_candidates",
+    "similarity": "score",
+    "similarity_pairwise": "score_pairs",
+    "predict": "score_pairs",
+    "get_sentence_embedding_dimension": "dimension",
+    "get_embedding_dimension": "dimension",
+    "max_seq_length": "load_model(…, max_context_length=…, max_candidate_length=…)",
+    "tokenize": "context_ids and candidate_ids",
+    "save": "save_pretrained",
+    "fit": "polyrank.train(model, examples, output=…)",
+}
+"""What the calls that people know from sentence-transformers are called here."""
+
 
 class Answering(nn.Module):
     """Base of the models: the calls that mean the same on all three."""
+
+    def __new__(cls, *arguments: Any, **_: Any) -> Self:
+        """Refuse a name alone, which is what other libraries make a model of."""
+        if len(arguments) == 1 and isinstance(arguments[0], (str, Path)):
+            raise UsageError(
+                f"{cls.__name__} is made of an encoder, a tokeniser and settings, got "
+                f"{str(arguments[0])!r}.",
+                f"Write {cls.__name__}.from_pretrained({str(arguments[0])!r}).",
+            )
+        return super().__new__(cls)
+
+    def __getattr__(self, name: str) -> Any:
+        """A submodule or parameter. Raises AttributeError, naming what a known call is here."""
+        try:
+            return super().__getattr__(name)
+        except AttributeError as error:
+            known = self.own_name(name)
+            if known is None:
+                raise
+            raise AttributeError(f"{error}. Use {known}.", name=name, obj=self) from None
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        """Set an attribute. Raises AttributeError for a known one that has no effect here."""
+        if name in OWN_NAMES:
+            raise AttributeError(
+                f"{type(self).__name__} has no attribute {name!r} to set. Use {OWN_NAMES[name]}."
+            )
+        super().__setattr__(name, value)
+
+    def own_name(self, name: str) -> str | None:
+        """What a call of another library is called here; None for a name that is not known."""
+        if name.startswith("encode") and getattr(type(self), "architecture", None) == "cross":
+            return "score or rank with the texts, since a cross-encoder has no vectors"
+        return OWN_NAMES.get(name)
 
     @property
     def classifier_config(self) -> ClassifierConfig | None:
