@@ -109,13 +109,22 @@ class TrainingError(PolyrankError):
     """Training cannot continue."""
 
 
-def nearest(name: str, known: Iterable[str]) -> str:
-    """A sentence with the known word nearest to `name`, or with all of them."""
+MOST_LISTED = 20
+"""A message lists no more known words than this, if something else does."""
+
+
+def nearest(name: str, known: Iterable[str], *, listed_by: str | None = None) -> str:
+    """A sentence with the known word nearest to `name`, or with all of them.
+
+    `listed_by` is a command that lists them, which is named instead of very many words.
+    """
     known = sorted(known)
     folded = {word.casefold(): word for word in known}
     close = difflib.get_close_matches(name.casefold(), folded, n=1, cutoff=0.6)
     if close:
         return f"Did you mean {folded[close[0]]!r}?"
+    if listed_by is not None and len(known) > MOST_LISTED:
+        return f"To see all {len(known)}, run: {listed_by}."
     return f"Known are: {', '.join(known)}."
 
 

@@ -184,3 +184,31 @@ def test_a_group_without_a_subcommand_shows_its_help(capsys: pytest.CaptureFixtu
     assert capsys.readouterr().out == alone
     for name in ("build", "add", "delete", "compact", "verify"):
         assert f"\n  {name} " in alone
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["search", "i", "--rerank", "c"], "no option '--rerank'. Did you mean '--reranker'?"),
+        (
+            ["train", "--arch", "pol"],
+            "--arch is 'pol', which is not one of its values. Did you mean",
+        ),
+        (["train", "--quux", "3"], "there is no option '--quux'. To see all "),
+        (["train", "--config", "CONFIG"], "there is no setting 'quux'. To see all "),
+        (["index", "verfy", "i"], "no subcommand 'verfy'. Did you mean 'verify'?"),
+        (["info"], "PATH is required and missing. Give it, or write `path: …` into the file of"),
+    ],
+)
+def test_what_is_mistyped_is_told_in_two_sentences(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, arguments: list[str], message: str
+) -> None:
+    config = tmp_path / "config.yaml"
+    config.write_text("quux: 1\n", encoding="utf-8")
+    typed = [str(config) if word == "CONFIG" else word for word in arguments]
+    assert run(typed, commands()) == 2
+    err = capsys.readouterr().err
+    assert message in err
+    assert len(err) < 300
+    if "To see all" in message:
+        assert err.endswith("run: polyrank train --help-all.\n")

@@ -218,7 +218,8 @@ def usage_error(error: Any) -> UsageError:
     unknown = getattr(error, "option_name", None)
     if context is not None and unknown is not None and type(error).__name__ == "NoSuchOption":
         flags = [name for parameter in context.command.params for name in flag_names(parameter)]
-        return UsageError(f"{path}: there is no option {unknown!r}.", nearest(unknown, flags))
+        remedy = nearest(unknown, flags, listed_by=f"{path} --help-all")
+        return UsageError(f"{path}: there is no option {unknown!r}.", remedy)
     message = " ".join(error.format_message().split()).rstrip(".")
     return UsageError(f"{path}: {message}.", f"See: {path} --help.")
 

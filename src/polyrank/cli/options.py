@@ -136,7 +136,7 @@ def build(cls: type[T], given: Mapping[str, Any], config: Path | None, where: st
     missing required one.
     """
     flags = {flag.name: flag for flag in flags_of(cls)}
-    values = {} if config is None else read_settings(config, flags)
+    values = {} if config is None else read_settings(config, flags, where)
     for name, text in given.items():
         flag = flags[name]
         values[name] = coerce(parse(text, flag), flag.type, flag.shown, where)
@@ -148,19 +148,20 @@ def build(cls: type[T], given: Mapping[str, Any], config: Path | None, where: st
                 continue
             raise UsageError(
                 f"{where}: {flag.shown} is required and missing.",
-                f"Give it, or write `{flag.name}: …` into the file of --config. "
-                f"See: {where} --help.",
+                f"Give it, or write `{flag.name}: …` into the file of --config; {where} --help "
+                "shows how.",
             )
     given_flags = [flag for flag in flags.values() if flag.name in values]
     return assemble(cls, (), given_flags, values)
 
 
-def read_settings(config: Path, flags: Mapping[str, Flag]) -> dict[str, Any]:
+def read_settings(config: Path, flags: Mapping[str, Flag], where: str) -> dict[str, Any]:
     """The settings of a YAML file, each checked against the type of its flag."""
     settings = load_yaml(config)
     for name in settings:
         if name not in flags:
-            raise UsageError(f"{config}: there is no setting {name!r}.", nearest(name, flags))
+            remedy = nearest(name, flags, listed_by=f"{where} --help-all")
+            raise UsageError(f"{config}: there is no setting {name!r}.", remedy)
     return {
         name: coerce(value, flags[name].type, name, str(config)) for name, value in settings.items()
     }
