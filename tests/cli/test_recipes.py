@@ -123,7 +123,7 @@ def test_what_is_shown_runs_the_same(name, arch, tmp_path, capsys):
     assert run(arguments, commands()) == 0
     shown = tmp_path / "shown.yaml"
     shown.write_text(capsys.readouterr().out)
-    assert "# base: is required" in shown.read_text()
+    assert "# train: is required" in shown.read_text()
     assert options(shown) == options(recipe=name, arch=arch, seed="3")
 
 
@@ -145,4 +145,4 @@ def test_everything_that_can_be_shown_is_read_again(tmp_path, capsys):
 
 def test_without_show_config_nothing_may_be_missing(capsys):
     assert run(["train", "--recipe", "two-tower"], commands()) == 2
-    assert "--base is required and missing" in capsys.readouterr().err
+    assert "--train is required and missing" in capsys.readouterr().err

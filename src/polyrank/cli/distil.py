@@ -11,10 +11,12 @@ from polyrank.cli import train as training
 from polyrank.cli.command import command
 from polyrank.cli.flags import flag_of
 from polyrank.cli.mine import load_pool
-from polyrank.cli.options import any_of, flattened, load, option
+from polyrank.cli.options import any_of, fixed, flattened, load, option
 from polyrank.cli.output import Output
 from polyrank.cli.train import TrainOptions
 from polyrank.cli.train_data import dev_for, load_dev
+from polyrank.cli.train_defaults import with_base
+from polyrank.cli.train_model import load_base, objective_of
 from polyrank.cli.train_preview import preview
 from polyrank.cli.training_command import (
     ARCHITECTURES,
@@ -24,6 +26,7 @@ from polyrank.cli.training_command import (
 )
 from polyrank.errors import UsageError, nearest
 from polyrank.models.config import BiEncoderConfig, PolyEncoderConfig
+from polyrank.progress import silent
 from polyrank.retrieval.bm25.config import BM25Config
 from polyrank.training import processes
 from polyrank.training.config import TrainingConfig
@@ -46,6 +49,7 @@ class DistilOptions(TrainOptions):
 
     teacher: Path = option(help="The folder of the cross-encoder that scores the pairs.")
     arch: Literal["bi", "poly"] = option(help="The architecture.", unless=("show_config",))
+    dev_share: float | str = fixed("none")
     pairs: tuple[str, ...] = option(
         ("given",),
         help="What the teacher scores besides the responses. given: the negatives in the data; "
@@ -139,6 +143,7 @@ def distil(options: DistilOptions, output: Output) -> None:
     context. An interrupted run resumes when it is started again.
     """
     if options.show_config:
+        options = with_base(options, None, silent)
         show_config(options, [options.arch] if options.arch else ["bi", "poly"], output)
         return
     with joining_processes(options.device, output) as (device, output):
@@ -155,13 +160,14 @@ def distil(options: DistilOptions, output: Output) -> None:
             )
             options = settled(options, pool, output)
             records = pool if isinstance(pool, list) else list(pool.examples)
+            options = with_base(options, records, output.say)
             dev = dev_for(options, load_dev(options, output), output)
             if options.preview:
-                objective = training.objective_of(options, options.arch, records)
+                objective = objective_of(options, options.arch, records)
                 preview(records, dev, {ARCHITECTURES[options.arch]: objective}, output)
                 return
-            model = training.load_base(options, device, records, output)
-            training.warn_of_idle(options, records, model, output)
+            model = load_base(options, device, records, output)
+            training.warn_of_idle(options, records, dev, model, output)
         if options.in_batch:
             teacher = load(options.teacher, replace(options, device=device))
             output.result(training.run(options, model, records, dev, output, teacher=teacher))

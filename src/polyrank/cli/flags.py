@@ -113,7 +113,7 @@ def walk(
 ) -> Iterator[Flag]:
     """Yield the flags below one dataclass; `instance` overrides the defaults of the class."""
     for field in dataclasses.fields(cls):
-        if field.name in hidden:
+        if field.name in hidden or field.metadata.get("fixed"):
             continue
         expected = field_types(cls)[field.name]
         words = field.metadata

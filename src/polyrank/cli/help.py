@@ -204,7 +204,11 @@ def default_words(flag: Flag) -> str:
         return " Required."
     empty = flag.default is None or flag.default in ("", ())
     words = [] if empty else [typed(flag, flag.default)]
-    words += [f"{typed(flag, value)} {when}" for when, value in flag.cases]
+    words += [
+        f"{typed(flag, value)} {when}"
+        for when, value in flag.cases
+        if value is not None or not flag.is_switch
+    ]
     return f" [default: {', '.join(words)}]" if words else ""
 
 

@@ -1,4 +1,4 @@
-"""What to type after a training: the command that measures the models on data of their kind."""
+"""What to type after a training: the commands that measure and index what was trained."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import shlex
 from collections.abc import Sequence
 from contextlib import suppress
 from importlib.util import find_spec
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +20,8 @@ CANDIDATES = 20
 """How many candidates an example gets that has none."""
 LARGE = 20_000
 """Examples among whose responses there are enough wrong ones for every context."""
+LOOKED_AT = 100
+"""Candidates of a table among which there must be a response."""
 
 
 def next_commands(
@@ -44,7 +47,27 @@ def next_commands(
             if len(models) == 1
             else "That is the data they were trained on: give other data for figures that count."
         )
+    architecture, folder = models[-1]
+    if architecture != "cross" and len(models) == 1 and holds_candidates(options.train, examples):
+        index = str(folder.with_name(f"{folder.name}-index"))
+        build = typed("index build", str(folder), "--candidates", str(options.train))
+        lines.append(f"Make its responses searchable with: {build} --output {shlex.quote(index)}")
     return lines
+
+
+def holds_candidates(path: Path, examples: Sequence[Any]) -> bool:
+    """Whether a table that was trained on is a file of candidates too: of the responses."""
+    from polyrank.data.candidates import TABLES, read_candidates
+    from polyrank.data.files import base_suffix
+    from polyrank.errors import DataError
+
+    if base_suffix(path) not in TABLES or not hasattr(examples[0], "response"):
+        return False
+    try:
+        first = [candidate.text for candidate in islice(read_candidates(path), LOOKED_AT)]
+    except DataError:
+        return False
+    return not {example.response for example in examples}.isdisjoint(first)
 
 
 def kind_of(options: TrainOptions) -> Kind:
@@ -103,4 +126,4 @@ def folder_of(models: Sequence[tuple[str, Path]]) -> Path:
 
 def typed(command: str, *arguments: str) -> str:
     """A command as one types it."""
-    return shlex.join(["polyrank", command, *arguments])
+    return shlex.join(["polyrank", *command.split(), *arguments])

@@ -66,6 +66,11 @@ def option(
     return dataclasses.field(default=default, metadata=words)
 
 
+def fixed(value: Any) -> Any:
+    """A field that a base class has a flag for, and that has this value here, without a flag."""
+    return dataclasses.field(default=value, metadata={"fixed": True})
+
+
 def positional(metavar: str, *, help: str, default: Any = MISSING) -> Any:
     """A field that becomes an argument; a tuple takes all that are left, commas included."""
     words = {"help": help, "positional": metavar, "split": False}

@@ -13,7 +13,9 @@ from polyrank.cli.flags import flag_of
 from polyrank.cli.next_command import next_commands
 from polyrank.cli.options import any_of, flattened, option
 from polyrank.cli.output import Output
-from polyrank.cli.train_data import described, dev_for, is_pairs, load_data
+from polyrank.cli.train_data import described, dev_for, how_good, is_pairs, load_data
+from polyrank.cli.train_defaults import held_out, is_missing, say_steps, with_choices
+from polyrank.cli.train_model import load_base, objective_of
 from polyrank.cli.train_preview import preview
 from polyrank.cli.training_command import (
     ARCHITECTURES,
@@ -25,7 +27,8 @@ from polyrank.cli.training_command import (
     summary,
     warn_of_idle_training,
 )
-from polyrank.config import field_types, require, to_mapping
+from polyrank.config import field_types, require
+from polyrank.data.sampling import parse_share
 from polyrank.models.config import (
     CONFIGS,
     BiEncoderConfig,
@@ -43,12 +46,6 @@ if TYPE_CHECKING:
     from polyrank.data.sampling import Share
 
 Architecture = Literal["bi", "poly", "cross"]
-HEADS = {
-    "interaction": "it compares the texts token by token and starts from what the base knows",
-    "pooler": "the base is a reranker and keeps its own",
-    "linear": "one layer above the first output",
-}
-"""What `auto` chose, in words."""
 EVERY: tuple[Architecture, ...] = ("bi", "poly", "cross")
 
 
@@ -56,16 +53,19 @@ EVERY: tuple[Architecture, ...] = ("bi", "poly", "cross")
 class TrainOptions(DataOptions, RunOptions):
     """Options of `polyrank train`."""
 
+    # None until `with_choices` has chosen
     arch: Literal["bi", "poly", "cross", "all"] = option(
-        help="The architecture; all trains each of the three, in its own folder in the output.",
-        unless=("show_config", "preview"),
+        None,
+        help="The architecture, by default chosen by the data; all trains each of the three, in "
+        "its own folder in the output.",
     )
     base: str = option(
-        help="The encoder or model to start from, a folder or hub id. It may be a "
-        "sentence-transformers model or a polyrank model, whose own settings are kept unless flags "
-        "override them.",
+        None,
+        help="The encoder or model to start from, by default a small encoder. It is a folder or "
+        "hub id of an encoder, of a sentence-transformers model or of a polyrank model, whose own "
+        "settings are kept unless flags override them. The default is all-MiniLM-L6-v2, or a "
+        "multilingual encoder if most letters are not Latin.",
         metavar="MODEL",
-        unless=("show_config", "preview"),
     )
     train: Path = option(
         help="The training data, a file or folder. It holds contexts with their responses, or "
@@ -74,7 +74,14 @@ class TrainOptions(DataOptions, RunOptions):
     )
     dev: Path | None = option(
         None,
-        help="The data that choose the best checkpoint. Without it, the last checkpoint is kept.",
+        help="The data that choose the best checkpoint.",
+    )
+    dev_share: float | str = option(
+        "auto",
+        help="Without --dev, hold out this share of the training examples to choose the best "
+        "checkpoint. auto holds out 10%, at most 1000, of 200 or more, and none with --recipe. "
+        "Without dev data, the last checkpoint is kept.",
+        metavar="auto|none|SHARE",
     )
     output: Path = option(
         help="The folder for the trained model; a model there is replaced.",
@@ -98,7 +105,7 @@ class TrainOptions(DataOptions, RunOptions):
         "corpus with judgements. A smaller share lies inside a larger one with the same seed.",
         metavar="SHARE",
     )
-    share_seed: int = option(0, help="The seed of --share. Another seed draws other examples.")
+    share_seed: int = option(0, help="The seed of the shares. Another seed draws other examples.")
     limit: int | None = option(None, help="Use only the first N training examples of the share.")
     dev_limit: int | None = option(None, help="Use only the first N dev examples or questions.")
     dev_candidates: int | Literal["all"] | None = option(
@@ -134,6 +141,8 @@ class TrainOptions(DataOptions, RunOptions):
         known = "at least 2, or all"
         require(number in (None, "all") or number >= 2, "--dev-candidates", known, number)  # type: ignore[operator]
         share_of(self.share, self.share_seed)
+        if self.dev_share not in ("auto", "none"):
+            parse_share(self.dev_share)
 
     @property
     def sample(self) -> Share | None:
@@ -155,17 +164,22 @@ def train(options: TrainOptions, output: Output) -> None:
     all processes train one model. docs/training.md explains recipes, settings and processes.
     """
     if options.show_config:
-        show_config(options, architectures_of(options), output)
+        show_choices(options, output)
         return
     with joining_processes(options.device, output) as (device, output):
         with processes.sharing_errors():
             from polyrank.models.loading import require_architecture
 
-            for architecture in architectures_of(options) if options.base is not None else ():
-                require_architecture(architecture, options.base)
+            if options.base is not None and options.arch is not None:
+                for architecture in architectures_of(options):
+                    require_architecture(architecture, options.base)
             examples, dev = load_data(options, output)
+            given, options = options, with_choices(options, examples, output.say)
+            examples, dev = held_out(options, examples, dev, output)
+            if is_missing(given.arch) or is_missing(given.base):
+                say_steps(options, examples, output)
         if options.preview:
-            objectives = objectives_of(options, examples, output)
+            objectives = objectives_of(given, examples, output)
             named = {ARCHITECTURES[arch]: name for arch, name in objectives.items()}
             preview(examples, dev, named, output)
             return
@@ -182,6 +196,17 @@ def train(options: TrainOptions, output: Output) -> None:
             output.result({"output": options.output, "models": made})
         else:
             output.result(train_one(options, device, examples, dev, output))
+
+
+def show_choices(options: TrainOptions, output: Output) -> None:
+    """Print the settings that would run; what is chosen by the data, if they are given."""
+    chosen = not (is_missing(options.arch) or is_missing(options.base))
+    examples = None if chosen or is_missing(options.train) else load_data(options)[0]
+    words: list[str] = []
+    options = with_choices(options, examples, words.append)
+    if words:
+        output.say("\n".join(f"# {line}" for line in words))
+    show_config(options, architectures_of(options), output)
 
 
 def architectures_of(options: TrainOptions) -> Sequence[Architecture]:
@@ -226,33 +251,6 @@ def objectives_of(
     return chosen
 
 
-def objective_of(options: TrainOptions, arch: Architecture, examples: Records) -> str:
-    """The name of the objective of one architecture, as far as it is known without the base.
-
-    Raises UsageError where it does not suit the records.
-    """
-    from polyrank.training.objectives.registry import choose_objective, cross_settings
-
-    if arch != "cross":
-        return choose_objective(options.objective, arch, examples).name
-    settings = {**to_mapping(CrossEncoderConfig()), **options.model}
-    task, head = options.model.get("task"), options.model.get("head")
-    settings |= cross_settings(options.objective, examples, task, head)
-    task, head = task or settings["task"], settings["head"]
-    if head == "auto":
-        head = head_on(options.base, task)
-    return choose_objective(options.objective, arch, examples, task, head).name
-
-
-def head_on(base: str | None, task: str) -> str:
-    """The head of a new cross-encoder, as far as it is known without fetching the base."""
-    from polyrank.models.default_head import default_head
-
-    if base is not None and Path(base).exists():
-        return default_head(Path(base), task)
-    return "interaction" if task == "rank" else "linear"
-
-
 def train_one(
     options: TrainOptions,
     device: str,
@@ -272,7 +270,7 @@ def train_one(
         model = load_base(options, device, examples, output)
         record = finished_record(options, model, examples, dev) if keep else None
         if record is None:
-            warn_of_idle(options, examples, model, output)
+            warn_of_idle(options, examples, dev, model, output)
     if record is None:
         return run(options, model, examples, dev, output, alone=alone)
     output.say(f"The {ARCHITECTURES[options.arch]} in {options.output} is trained already.")
@@ -295,7 +293,7 @@ def finished_record(
         options.training,
         objective=options.objective,
         dev=dev,
-        provenance=provenance_of(options),
+        provenance=provenance_of(options, dev),
     ):
         return None
     record: dict[str, Any] = json.loads((options.output / RECORD).read_text(encoding="utf-8"))
@@ -324,22 +322,27 @@ def run(
         doing=f"Training a {ARCHITECTURES[options.arch]} on {len(examples):,} {kind}, "
         f"{described(dev)} for dev",
         done="Trained",
-        then=next_commands(options, [(options.arch, options.output)], examples) if alone else [],
         objective=options.objective,
-        provenance=provenance_of(options),
+        provenance=provenance_of(options, dev),
         dev=dev,
         teacher=teacher,
     )
+    if (words := how_good(result.figures, dev)) is not None:
+        output.say(words)
+    if alone:
+        for line in next_commands(options, [(options.arch, options.output)], examples):
+            output.say(line)
     return printed(options, vars(result))
 
 
-def provenance_of(options: TrainOptions) -> Provenance:
+def provenance_of(options: TrainOptions, dev: Dev) -> Provenance:
     """Where the run comes from."""
+    held = f"held out from {options.train}" if dev else None
     return Provenance(
         base=options.base,
         train=str(options.train),
         share=None if options.sample is None else str(options.sample),
-        dev=None if options.dev is None else str(options.dev),
+        dev=held if options.dev is None else str(options.dev),
         recipe=options.recipe,
     )
 
@@ -349,83 +352,21 @@ def printed(options: TrainOptions, result: Mapping[str, Any]) -> dict[str, Any]:
     return summary(result, "dev", output=options.output, architecture=options.arch)
 
 
-def load_base(options: TrainOptions, device: str, examples: Records, output: Output) -> Any:
-    """The model to train; a new cross-encoder gets the task that the examples call for."""
-    from polyrank.models.checkpoint import ARCHITECTURES as CLASSES
-    from polyrank.models.source import local_folder
-    from polyrank.runtime import set_seed
-
-    settings = settings_of(options, output)
-    folder = local_folder(options.base)
-    if options.arch == "cross":
-        settings = cross_task(options, folder, examples, settings, output)
-    set_seed(options.training.seed)
-    return CLASSES[options.arch].from_folder(
-        folder,
-        is_own=Path(options.base).is_dir(),
-        device=device,
-        dtype=options.dtype,
-        batch_tokens=options.batch_tokens,
-        **settings,
-    )
-
-
-def cross_task(
-    options: TrainOptions,
-    folder: Path,
-    examples: Records,
-    given: Mapping[str, Any],
-    output: Output,
-) -> dict[str, Any]:
-    """The given settings of a cross-encoder, and the task that it needs on these examples.
-
-    `folder` holds its base. A saved one whose head cannot learn from them gets a new head, and
-    people are told.
-    """
-    from polyrank.models.default_head import with_head
-    from polyrank.models.description import read_description
-    from polyrank.models.loading import needs_new_head
-    from polyrank.training.objectives.registry import cross_settings
-
-    description = read_description(folder)
-    saved: Mapping[str, Any] = {}
-    if description is not None and description.architecture == "cross":
-        saved = description.settings
-    asked = given.get("task"), given.get("head")
-    given = {name: value for name, value in given.items() if (name, value) != ("head", "auto")}
-    needed = {**cross_settings(options.objective, examples, *asked, saved), **given}
-    if saved and needs_new_head(saved, needed):
-        output.say(
-            f"{options.base} has a head for task = {saved['task']}. Its encoder is kept, and it "
-            f"gets a new head for task = {needed.get('task', saved['task'])}."
-        )
-    if not saved and "head" not in given:
-        needed = with_head(folder, saved, needed)
-        output.say(f"The cross-encoder has head = {needed['head']}: {HEADS[needed['head']]}.")
-    return needed
-
-
-def settings_of(options: TrainOptions, output: Output) -> dict[str, Any]:
-    """The model settings that were given; ones of another architecture warn and have no effect."""
-    known = field_types(CONFIGS[options.arch])
-    for name in options.model:
-        if name not in known:
-            output.warn(f"{flag_of(name)} has no effect on a {ARCHITECTURES[options.arch]}.")
-    return {name: value for name, value in options.model.items() if name in known}
-
-
-def warn_of_idle(options: TrainOptions, examples: Records, model: Any, output: Output) -> None:
+def warn_of_idle(
+    options: TrainOptions, examples: Records, dev: Dev, model: Any, output: Output
+) -> None:
     """Warn of settings that have no effect beside the others.
 
     Raises UsageError for an objective that does not suit the model or the examples.
     """
-    warn_of_idle_seed(options.sample, options.share_seed, "--share", output)
+    if options.dev is not None or not dev:
+        warn_of_idle_seed(options.sample, options.share_seed, "--share", output)
     chosen = objective_for(model, examples, options.objective)
     presets = options.presets({"recipe": options.recipe, "arch": options.arch})
     for setting in without_effect(options.objective, chosen, options.arch, presets):
         output.warn(f"{flag_of(setting)} has no effect on the objective {chosen.name}.")
-    if options.dev is None and options.training.metric != presets.get("metric"):
-        output.warn("--metric has no effect without --dev.")
-    if options.dev is None and options.dev_candidates is not None:
-        output.warn("--dev-candidates has no effect without --dev.")
+    if not dev and options.training.metric != presets.get("metric"):
+        output.warn("--metric has no effect without dev data.")
+    if not dev and options.dev_candidates is not None:
+        output.warn("--dev-candidates has no effect without dev data.")
     warn_of_idle_training(options.training, output, presets=presets)

@@ -110,7 +110,7 @@ def run_training(
     *,
     doing: str,
     done: str,
-    then: Sequence[str],
+    then: Sequence[str] = (),
     objective: ObjectiveConfig,
     provenance: Provenance,
     dev: Sequence[Example] | Sequence[LabelledPair] | RetrievalSet = (),

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -100,3 +100,21 @@ def parse_share(given: float | str) -> float:
             f"A share must be above 0% and at most 100%, got {text}.", "Write it as 1% or 0.01."
         )
     return value
+
+
+def hold_out(
+    records: Sequence[T], size: int, seed: int, group: Callable[[T], Hashable]
+) -> tuple[list[T], list[T]]:
+    """The records but for up to `size` of them, and these, both in their order.
+
+    Records of which `group` says the same stay together. Groups are drawn by their first places.
+    """
+    places: dict[Hashable, list[int]] = {}
+    for place, record in enumerate(records):
+        places.setdefault(group(record), []).append(place)
+    drawn: set[int] = set()
+    for together in sorted(places.values(), key=lambda each: number_of(each[0], seed)):
+        if len(drawn) + len(together) <= size:
+            drawn.update(together)
+    kept = [record for place, record in enumerate(records) if place not in drawn]
+    return kept, [record for place, record in enumerate(records) if place in drawn]
