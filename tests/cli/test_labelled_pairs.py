@@ -259,7 +259,7 @@ def test_compare_on_scores(models, sts, tmp_path, capsys):
     rows = [json.loads(line) for line in (out / "per-query.jsonl").read_text().splitlines()]
     assert len(rows) == 25
     assert set(rows[0]) == {"pair", "label", "models"}
-    again = answer(capsys, *arguments, "--metric", "pearson")  # from what is kept
+    again = answer(capsys, *arguments, "--metrics", "pearson")  # from what is kept
     assert again["metric"] == "pearson"
     assert again["models"][0]["figures"] == found["models"][0]["figures"]
 
@@ -284,14 +284,14 @@ def test_compare_on_classes(bert, models, nli, sts, tmp_path, capsys):
         sum(bi["figures"]["accuracy"]["by_run"]) / 2
     )
     assert cross["figures"]["macro_f1"]["low"] <= cross["figures"]["macro_f1"]["high"]
-    tested = answer(capsys, *on, *named, "--metric", "macro_f1")
+    tested = answer(capsys, *on, *named, "--metrics", "macro_f1")
     [difference] = tested["differences"]
     assert difference["low"] <= difference["difference"] <= difference["high"]
     for wrong, message in (
         ([models("bi")], "bi: The labels of the pairs are classes"),
         (["bm25"], "bm25: The labels of the pairs are classes"),
-        ([*named, "--metric", "spearman"], "no metric 'spearman' here"),
-        ([*named, "--metric", "mrr"], "--metric mrr is for rankings"),
+        ([*named, "--metrics", "spearman"], "no metric 'spearman' here"),
+        ([*named, "--metrics", "mrr"], "--metrics mrr is for rankings"),
         ([*named, "--ks", "1,5"], "--ks is for rankings"),
     ):
         code, _, err = polyrank(capsys, *on, *wrong)

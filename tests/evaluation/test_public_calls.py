@@ -39,7 +39,8 @@ def test_examples_of_any_kind_have_the_same_figures(models, name, tmp_path):
         found = polyrank.evaluate(model, data, num_candidates=5)
         assert found.figures == expected.figures
     assert found["mrr"] == expected.mrr
-    assert [row["mrr"] for row in found.rows()] == expected.per_query.values["mrr"].tolist()
+    assert list(found.rows()) == list(expected.per_query.rows())
+    assert found.to_json() == expected.to_json()
 
 
 def test_a_result_prints_its_figures(models):

@@ -13,7 +13,7 @@ from polyrank.cli.output import Output
 from polyrank.config import require
 from polyrank.display.words import span
 from polyrank.errors import UsageError
-from polyrank.evaluation.metric_names import CORPUS_KS, KS, PAIR_LABELS
+from polyrank.evaluation.metric_names import PAIR_LABELS
 from polyrank.storage import require_replaceable
 
 if TYPE_CHECKING:
@@ -174,36 +174,23 @@ def load_task(options: CompareOptions, output: Output) -> Task:
     """What the models are compared on; candidates are drawn once for all models."""
     records = load_records(options.data, options, split=options.split, say=output.say)
 
-    from polyrank.evaluation.tasks import (
-        PairTask,
-        RankingTask,
-        RetrievalTask,
-        with_all_candidates,
-        with_sampled_candidates,
-    )
-    from polyrank.records import Example, LabelledPair, RetrievalSet
+    from polyrank.evaluation.evaluate import task_for
+    from polyrank.evaluation.tasks import RankingTask
+    from polyrank.records import LabelledPair, RetrievalSet
 
-    if isinstance(records, RetrievalSet):
-        return RetrievalTask(
-            data=options.chosen(records, options.limit, output),
-            ks=options.ks or CORPUS_KS,
-            others=options.metrics,
-        )
-    everything = [record for record in records if isinstance(record, Example)]
-    if not everything:
+    if not isinstance(records, RetrievalSet) and isinstance(records[0], LabelledPair):
         require_pair_figures(options, output)
-        pairs = [record for record in records if isinstance(record, LabelledPair)]
-        return PairTask(pairs=options.chosen(pairs, options.limit, output))
-    chosen = options.chosen(everything, options.limit, output)
-    if options.num_candidates == "all":
-        return RetrievalTask(
-            data=with_all_candidates(chosen, options.data.name, source=everything),
-            ks=options.ks or CORPUS_KS,
-            others=options.metrics,
-        )
-    examples = with_sampled_candidates(chosen, options.num_drawn, options.seed, source=everything)
-    task = RankingTask(examples=examples, ks=options.ks or KS, others=options.metrics)
-    warn_of_left_out(task, output)
+    task = task_for(
+        records,
+        lambda found: options.chosen(found, options.limit, output),
+        num_candidates=options.num_candidates,
+        metrics=options.metrics,
+        ks=options.ks,
+        seed=options.seed,
+        name=options.data.name,
+    )
+    if isinstance(task, RankingTask):
+        warn_of_left_out(task, output)
     return task
 
 

@@ -11,7 +11,14 @@ from polyrank.cli.options import option
 from polyrank.config import require
 from polyrank.data.sampling import Share, parse_share
 from polyrank.errors import UsageError
-from polyrank.evaluation.metric_names import CORPUS_KS, KS, PAIR_LABELS, parse_metric
+from polyrank.evaluation.metric_names import (
+    CORPUS_KS,
+    KS,
+    NUM_DRAWN,
+    NUM_RERANKED,
+    PAIR_LABELS,
+    parse_metric,
+)
 from polyrank.progress import Say, silent
 
 if TYPE_CHECKING:
@@ -21,12 +28,6 @@ if TYPE_CHECKING:
     from polyrank.records import Example, LabelledPair, RetrievalSet
 
     Found = TypeVar("Found", list[Example], list[LabelledPair], RetrievalSet)
-
-
-DEFAULT_NUM_CANDIDATES = 20
-"""What an example gets that has no candidates of its own."""
-DEFAULT_RERANKED = 100
-"""What a cross-encoder reads of what was retrieved from a corpus."""
 
 
 def listed(numbers: tuple[int, ...]) -> str:
@@ -59,8 +60,8 @@ class FigureOptions(DataOptions):
     num_candidates: int | Literal["all"] | None = option(
         None,
         help="The number of candidates to rank for each context. Examples without candidates get "
-        f"responses from the file ({DEFAULT_NUM_CANDIDATES} by default); in a corpus, a "
-        f"cross-encoder gets the best that were retrieved ({DEFAULT_RERANKED} by default). With "
+        f"responses from the file ({NUM_DRAWN} by default); in a corpus, a "
+        f"cross-encoder gets the best that were retrieved ({NUM_RERANKED} by default). With "
         "all, every example searches all responses of the file, as in a corpus.",
     )
     ks: tuple[int, ...] = option(
@@ -94,16 +95,10 @@ class FigureOptions(DataOptions):
         share_of(self.except_share, self.share_seed)
 
     @property
-    def num_drawn(self) -> int:
-        """The candidates of an example that has none."""
-        number = self.num_candidates
-        return number if isinstance(number, int) else DEFAULT_NUM_CANDIDATES
-
-    @property
     def num_reranked(self) -> int:
         """The candidates that a cross-encoder reads, of those retrieved from a corpus."""
         number = self.num_candidates
-        return number if isinstance(number, int) else DEFAULT_RERANKED
+        return number if isinstance(number, int) else NUM_RERANKED
 
     def chosen(self, records: Found, limit: int | None, output: Output) -> Found:
         """Of everything that was read, what is evaluated: the first `limit` outside of the share.

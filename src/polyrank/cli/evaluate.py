@@ -14,13 +14,12 @@ from polyrank.cli.output import Output
 from polyrank.config import require
 from polyrank.display.words import span
 from polyrank.errors import UsageError
-from polyrank.evaluation.metric_names import CORPUS_KS, KS
 
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from polyrank.evaluation.pairs import ClassFigures
-    from polyrank.records import Example, LabelledPair, RetrievalSet
+    from polyrank.data.loading import Records
+    from polyrank.evaluation.evaluate import EvaluationResult
 
 BM25 = "bm25"
 
@@ -64,21 +63,50 @@ def evaluate(options: EvaluateOptions, output: Output) -> None:
     """
     records = load_records(options.data, options, split=options.split, say=output.say)
 
-    from polyrank.records import Example, LabelledPair, RetrievalSet
+    from polyrank.evaluation.evaluate import measure, task_for
+    from polyrank.evaluation.tasks import PairTask, RankingTask, RetrievalTask
 
-    listed = [] if isinstance(records, RetrievalSet) else records
-    examples = [record for record in listed if isinstance(record, Example)]
-    if examples and options.num_candidates == "all":
-        records = whole_file(options, examples, output)
-    elif isinstance(records, RetrievalSet):
-        records = options.chosen(records, options.limit, output)
-    warn_without_effect(options, output, searches=isinstance(records, RetrievalSet))
-    if isinstance(records, RetrievalSet):
-        return evaluate_corpus(options, records, output)
-    if examples:
-        return evaluate_examples(options, examples, output)
-    pairs = [record for record in records if isinstance(record, LabelledPair)]
-    return evaluate_pairs(options, options.chosen(pairs, options.limit, output), output)
+    require_figures(options, records)
+    warn_of_own_candidates(options, records, output)
+    task = task_for(
+        records,
+        lambda found: options.chosen(found, options.limit, output),
+        num_candidates=options.num_candidates,
+        metrics=options.metrics,
+        ks=options.ks,
+        seed=options.seed,
+        name=options.data.name,
+    )
+    searches = isinstance(task, RetrievalTask)
+    warn_without_effect(options, output, searches=searches)
+    if isinstance(task, RankingTask):
+        warn_of_left_out(task, output)
+    if isinstance(task, PairTask) and options.output is not None:
+        output.warn("--output has no effect on labelled pairs: their figures are of all pairs.")
+    reranker = options.reranker if searches else None
+    result = measure(
+        task,
+        BM25 if options.model == BM25 else load(Path(options.model), options),
+        name=options.model,
+        reranker=None if reranker is None else load(Path(reranker), options),
+        num_candidates=options.num_reranked,
+        show_progress_bar=True,
+    )
+    tell(options, output, result, of_pairs=isinstance(task, PairTask), searches=searches)
+
+
+def require_figures(options: EvaluateOptions, records: Records) -> None:
+    """Raise UsageError for figures of rankings that labelled pairs do not have."""
+    from polyrank.records import LabelledPair
+
+    if not isinstance(records, list) or not isinstance(records[0], LabelledPair):
+        return
+    for flag, given in (("--ks", options.ks), ("--metrics", options.metrics)):
+        if given:
+            raise UsageError(
+                f"{flag} is for rankings, but {options.data} holds labelled pairs.",
+                f"Leave {flag} out, or give examples or a corpus.",
+            )
 
 
 def warn_without_effect(options: EvaluateOptions, output: Output, *, searches: bool) -> None:
@@ -90,101 +118,17 @@ def warn_without_effect(options: EvaluateOptions, output: Output, *, searches: b
         output.warn("--num-candidates has no effect on a corpus without --reranker.")
 
 
-def evaluate_examples(options: EvaluateOptions, everything: list[Example], output: Output) -> None:
-    """Rank the candidates of examples."""
-    examples = with_candidates(options, everything, output)
+def warn_of_own_candidates(options: EvaluateOptions, records: Records, output: Output) -> None:
+    """Warn of a number of candidates where every example has its own."""
+    from polyrank.records import Example
 
-    from polyrank.evaluation import ranking
-    from polyrank.evaluation.tasks import RankingTask, require_ranking
-
-    task = RankingTask(examples=examples, ks=options.ks or KS, others=options.metrics)
-    warn_of_left_out(task, output)
-    model = task.lexical() if options.model == BM25 else load(Path(options.model), options)
-    require_ranking(model, options.model)
-    result = ranking.evaluate_examples(
-        model, examples, ks=task.ks, metrics=task.others, show_progress_bar=True
-    )
-    write_per_query(options.output, result.per_query.rows())
-    found = f"{result.num_examples:,} examples, C = {result.candidates_text} candidates each"
-    tell(options, output, found, result.named(), result.to_json())
-
-
-def with_candidates(
-    options: EvaluateOptions, everything: list[Example], output: Output
-) -> list[Example]:
-    """The examples, with candidates drawn from the whole file for those that have none."""
-    from polyrank.evaluation.tasks import with_sampled_candidates
-
-    examples = options.chosen(everything, options.limit, output)
-    if all(example.candidates is not None for example in examples):
-        if options.num_candidates is not None:
+    if isinstance(options.num_candidates, int) and isinstance(records, list):
+        own = [isinstance(one, Example) and one.candidates is not None for one in records]
+        if all(own):
             output.warn("--num-candidates has no effect: every example has its own candidates.")
-        return examples
-    return with_sampled_candidates(examples, options.num_drawn, options.seed, source=everything)
 
 
-def whole_file(options: EvaluateOptions, everything: list[Example], output: Output) -> RetrievalSet:
-    """The examples as queries of all responses of the file."""
-    from polyrank.evaluation.tasks import with_all_candidates
-
-    examples = options.chosen(everything, options.limit, output)
-    return with_all_candidates(examples, options.data.name, source=everything)
-
-
-def evaluate_corpus(options: EvaluateOptions, data: RetrievalSet, output: Output) -> None:
-    """Search a corpus with every query."""
-    from polyrank.evaluation.retrieval import evaluate_retrieval
-    from polyrank.evaluation.tasks import RetrievalTask
-
-    task = RetrievalTask(data=data, ks=options.ks or CORPUS_KS, others=options.metrics)
-    model = task.lexical() if options.model == BM25 else load(Path(options.model), options)
-    top = options.num_reranked
-    figures = evaluate_retrieval(
-        model,
-        data,
-        reranker=None if options.reranker is None else load(Path(options.reranker), options),
-        num_candidates=top,
-        metrics=task.metrics,
-        show_progress_bar=True,
-    )
-    write_per_query(options.output, figures.rows())
-    reranked = ""
-    if options.reranker is not None:
-        reranked = f", the best {top:,} reranked by {options.reranker}"
-    found = f"{len(figures.ids):,} queries of {data.split}, {len(data.corpus):,} documents"
-    sizes = {"num_queries": len(figures.ids), "num_documents": len(data.corpus)}
-    how = {"split": data.split, "reranker": options.reranker}
-    result = {**figures.means(), **sizes, **how}
-    tell(options, output, found + reranked, figures.named(), result)
-
-
-def evaluate_pairs(options: EvaluateOptions, pairs: list[LabelledPair], output: Output) -> None:
-    """Correlate the scores of pairs with their labels, or count the right classes."""
-    from polyrank.evaluation.pairs import measure_pairs
-    from polyrank.evaluation.tasks import PairTask
-
-    for flag, given in (("--ks", options.ks), ("--metrics", options.metrics)):
-        if given:
-            raise UsageError(
-                f"{flag} is for rankings, but {options.data} holds labelled pairs.",
-                f"Leave {flag} out, or give examples or a corpus.",
-            )
-    if options.output is not None:
-        output.warn("--output has no effect on labelled pairs: their figures are of all pairs.")
-    if options.model == BM25:
-        model: Any = PairTask(pairs=pairs).lexical()
-    else:
-        model = load(Path(options.model), options)
-    results = measure_pairs(model, pairs, show_progress_bar=True)
-    figures, classes = results.figures(), results.by_class()
-    found = f"{len(pairs):,} labelled pairs"
-    result: dict[str, Any] = {**figures, "num_pairs": len(pairs)}
-    if classes:
-        result["classes"] = classes
-    tell(options, output, found, figures, result, class_table(classes) if classes else None)
-
-
-def class_table(classes: Mapping[str, ClassFigures]) -> Table:
+def class_table(classes: Mapping[str, Mapping[str, Any]]) -> Table:
     """Precision, recall and F1 of each class, for people."""
     from rich.markup import escape
     from rich.table import Table
@@ -194,8 +138,8 @@ def class_table(classes: Mapping[str, ClassFigures]) -> Table:
     for name in ("precision", "recall", "F1", "pairs"):
         table.add_column(name, justify="right", no_wrap=True)
     for name, each in classes.items():
-        figures = (f"{value:.4f}" for value in (each.precision, each.recall, each.f1))
-        table.add_row(escape(name), *figures, f"{each.count:,}")
+        figures = (f"{each[figure]:.4f}" for figure in ("precision", "recall", "f1"))
+        table.add_row(escape(name), *figures, f"{each['count']:,}")
     return table
 
 
@@ -213,19 +157,25 @@ def write_per_query(path: Path | None, rows: Iterable[Mapping[str, Any]]) -> Non
 def tell(
     options: EvaluateOptions,
     output: Output,
-    found: str,
-    named: Mapping[str, float],
-    result: Mapping[str, Any],
-    table: Table | None = None,
+    result: EvaluationResult,
+    *,
+    of_pairs: bool,
+    searches: bool,
 ) -> None:
-    """Say the figures to people, with a table of further ones, and to programs."""
+    """Say the figures to people, and to programs; what each query scored goes to a file."""
+    if not of_pairs:
+        write_per_query(options.output, result.rows())
+    plain = result.to_json()
+    reranked = f" by {options.reranker}" if searches and options.reranker is not None else ""
     output.say(f"{options.model} on {options.data}")
-    output.say(f"{found}, {span(output.seconds)}")
-    for name, value in named.items():
-        output.say(f"  {name:<10} {value:.4f}")
-    if table is not None:
-        output.table(table)
-    if options.output is not None and "num_pairs" not in result:
+    output.say(f"{result.about}{reranked}, {span(output.seconds)}")
+    for name, value in result.figures.items():
+        label = name if of_pairs else result.labels[name]
+        output.say(f"  {label:<10} {value:.4f}")
+    if "classes" in plain:
+        output.table(class_table(plain["classes"]))
+    if options.output is not None and not of_pairs:
         output.say(f"What each query scored: {options.output}")
+    how = {"reranker": options.reranker} if searches else {}
     about = {"seed": options.seed, "per_query": options.output}
-    output.result({"model": options.model, "data": options.data, **result, **about})
+    output.result({"model": options.model, "data": options.data, **plain, **how, **about})

@@ -149,7 +149,7 @@ def compare(
         metrics=metrics,
         ks=ks,
         seed=seed,
-        name=name_of(data) or "data",
+        name=Path(name_of(data) or "data").name,
     )
     say = say or (print_line if show_progress_bar else silent)
     settings = EvaluatorSettings(

@@ -6,7 +6,7 @@ Knows which measurement suits which data; measures nothing itself.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal, TypeVar, cast
 
@@ -14,10 +14,16 @@ from polyrank.data.loading import Data, load_records
 from polyrank.data.memory import name_of
 from polyrank.errors import UsageError, nearest
 from polyrank.evaluation.evaluator import BM25
-from polyrank.evaluation.metric_names import CORPUS_KS, KS, PAIR_LABELS
+from polyrank.evaluation.metric_names import (
+    CORPUS_KS,
+    KS,
+    NUM_DRAWN,
+    NUM_RERANKED,
+    PAIR_LABELS,
+)
 from polyrank.evaluation.metrics import QueryMetrics
 from polyrank.evaluation.pairs import PairResults
-from polyrank.evaluation.ranking import PairRanker, Ranker, evaluate_examples
+from polyrank.evaluation.ranking import PairRanker, PerQuery, Ranker, evaluate_examples
 from polyrank.evaluation.retrieval import Searcher, evaluate_retrieval
 from polyrank.evaluation.tasks import (
     PairTask,
@@ -32,8 +38,6 @@ from polyrank.models.checkpoint import load_model
 from polyrank.progress import showing
 from polyrank.records import Example, LabelledPair, RetrievalSet
 
-NUM_DRAWN, NUM_RERANKED = 20, 100
-"""Candidates of an example that has none, and documents that a reranker reads, by default."""
 NumCandidates = int | Literal["all"] | None
 Evaluated = Ranker | Searcher | str | Path
 """A model, what searches, the folder of a saved model, or `bm25`."""
@@ -51,7 +55,11 @@ class EvaluationResult:
     about: str
     """What it is of: how many examples, queries or pairs."""
     details: QueryMetrics | PairResults
-    """What each query scored, or what was said of each pair."""
+    """The values of each query, or what was said of each pair."""
+    sizes: dict[str, Any]
+    """How much was evaluated, as `to_json` has it: `num_examples`, `num_documents`, …"""
+    per_query: PerQuery | None = None
+    """Of examples with candidates: the rank of each response."""
 
     def __getitem__(self, name: str) -> float:
         """The figure of a name. Raises UsageError for one that was not measured."""
@@ -61,6 +69,9 @@ class EvaluationResult:
 
     def rows(self) -> Iterator[dict[str, Any]]:
         """Yield what each query scored, or the label and the prediction of each pair."""
+        if self.per_query is not None:
+            yield from self.per_query.rows()
+            return
         if isinstance(self.details, QueryMetrics):
             yield from self.details.rows()
             return
@@ -70,8 +81,12 @@ class EvaluationResult:
             yield {"pair": identifier, "label": label, "predicted": predicted}
 
     def to_json(self) -> dict[str, Any]:
-        """The figures, JSON-ready."""
-        return dict(self.figures)
+        """The figures and the sizes, JSON-ready; of classes, the figures of each too."""
+        plain = {**self.figures, **self.sizes}
+        if isinstance(self.details, PairResults) and self.details.classes is not None:
+            classes = self.details.by_class()
+            plain["classes"] = {name: asdict(each) for name, each in classes.items()}
+        return plain
 
     def __repr__(self) -> str:
         """One line per figure, for people; of classes, one line for each too."""
@@ -140,20 +155,29 @@ def evaluate(
         metrics=metrics,
         ks=ks,
         seed=seed,
-        name=name_of(data) or "data",
+        name=Path(name_of(data) or "data").name,
     )
     with showing(show_progress_bar):
-        return measure(task, model, reranker, num_candidates, show_progress_bar)
+        return measure(
+            task,
+            model,
+            name=name_of(model) or "The model",
+            reranker=reranker,
+            num_candidates=num_candidates,
+            show_progress_bar=show_progress_bar,
+        )
 
 
 def measure(
     task: Task,
     model: Evaluated,
+    *,
+    name: str,
     reranker: PairRanker | str | Path | None,
     num_candidates: NumCandidates,
     show_progress_bar: bool,
 ) -> EvaluationResult:
-    """The figures of a model on a task."""
+    """The figures of a model, which errors call by its name, on a task. Raises as `evaluate`."""
     ranker: Any = opened(model, task)
     if reranker is not None and not isinstance(task, RetrievalTask):
         raise UsageError(
@@ -161,37 +185,50 @@ def measure(
             "Leave reranker out, or give a corpus, such as num_candidates='all' makes.",
         )
     if isinstance(task, PairTask):
-        pairs = task.evaluate(ranker)
+        pairs = task.evaluate(ranker, show_progress_bar=show_progress_bar)
         return EvaluationResult(
             figures=pairs.figures(),
             labels=pairs.labels(),
             about=f"{len(task.pairs):,} labelled pairs",
             details=pairs,
+            sizes={"num_pairs": len(task.pairs)},
         )
-    require_ranking(ranker, name_of(model) or "The model")
+    require_ranking(ranker, name)
     if isinstance(task, RankingTask):
-        found = evaluate_examples(
+        ranked = evaluate_examples(
             ranker,
             task.examples,
             ks=task.ks,
             metrics=task.others,
             show_progress_bar=show_progress_bar,
-        ).query_metrics()
-        about = f"{len(found.ids):,} examples, C = {found.candidates_text} candidates each"
-    else:
-        top = num_candidates if isinstance(num_candidates, int) else NUM_RERANKED
-        found = evaluate_retrieval(
-            ranker,
-            task.data,
-            reranker=None if reranker is None else opened(reranker, task),
-            num_candidates=top,
-            metrics=task.metrics,
-            show_progress_bar=show_progress_bar,
         )
-        about = f"{len(found.ids):,} queries of {task.data.split}, {len(task.data.corpus):,} "
-        about += "documents" + ("" if reranker is None else f", the best {top:,} reranked")
+        about = f"{ranked.num_examples:,} examples, C = {ranked.candidates_text} candidates each"
+        return EvaluationResult(
+            figures=ranked.figures,
+            labels=ranked.query_metrics().labels(),
+            about=about,
+            details=ranked.query_metrics(),
+            sizes={one: value for one, value in ranked.to_json().items() if "num_" in one},
+            per_query=ranked.per_query,
+        )
+    top = num_candidates if isinstance(num_candidates, int) else NUM_RERANKED
+    data = task.data
+    found = evaluate_retrieval(
+        ranker,
+        data,
+        reranker=None if reranker is None else opened(reranker, task),
+        num_candidates=top,
+        metrics=task.metrics,
+        show_progress_bar=show_progress_bar,
+    )
+    about = f"{len(found.ids):,} queries of {data.split}, {len(data.corpus):,} documents"
+    sizes = {"num_queries": len(found.ids), "num_documents": len(data.corpus)}
     return EvaluationResult(
-        figures=found.means(), labels=found.labels(), about=about, details=found
+        figures=found.means(),
+        labels=found.labels(),
+        about=about + ("" if reranker is None else f", the best {top:,} reranked"),
+        details=found,
+        sizes={**sizes, "split": data.split},
     )
 
 

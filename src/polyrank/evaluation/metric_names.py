@@ -23,6 +23,9 @@ PAIR_LABELS = {
 LABELS = {"recall": "R", "ndcg": "nDCG", "mrr": "MRR", "map": "MAP"}
 """The kinds of metrics, and what people call them."""
 
+NUM_DRAWN, NUM_RERANKED = 20, 100
+"""The usual candidates of an example that has none, and documents that a cross-encoder reads."""
+
 KS = (1, 2, 5, 10)
 """The usual K of recall@K among the candidates of an example."""
 CORPUS_KS = (1, 5, 10, 20, 50, 100)
