@@ -218,7 +218,7 @@ def bad_files(folder):
     """Files of examples that cannot be read, with what the message must say of each."""
     good = json.dumps({"context": "a", "response": "b"})
     texts = {
-        "empty.jsonl": ("", "hold no example"),
+        "empty.jsonl": ("", "The file is empty"),
         "broken.jsonl": (f"{good}\n{{not json\n", "line 2: The line is not JSON"),
         "list.jsonl": (f"{good}\n[1]\n", "line 2: The line holds a list"),
         "missing.jsonl": ('{"context": "a", "word": "b"}\n', "line 1: The field 'response' is"),
