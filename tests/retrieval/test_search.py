@@ -177,3 +177,24 @@ def test_every_strategy_gives_the_same_and_says_what_it_did(tmp_path, storage, n
     for report, hits, ranked in zip(found.reports, found, results[0], strict=True):
         assert (report.strategy, report.certified, report.num_candidates) == (chosen, True, 3000)
         assert [hit.score for hit in hits] == ranked.scores
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (lambda index: index.add(None), "candidates must be a file or a list .* got None"),
+        (lambda index: index.add(5), "candidates must be a file or a list .* got 5"),
+        (lambda index: index.add({"a": "b"}), "candidates must be a file or a list"),
+        (lambda index: index.delete(3), "identifiers must be an id or a list of ids, got int 3"),
+        (lambda index: index.delete([3]), r"identifiers\[0\] must be an id"),
+        (lambda index: index.search("x", filter=3), "filter must be a text, got 3. Write it like"),
+        (lambda index: index.search([3]), r"contexts\[0\] must be a text or a list of turns"),
+    ],
+)
+def test_what_an_index_cannot_take_is_refused(tmp_path, call, words):
+    index = build(HashModel(), numbered(3), tmp_path)
+    with pytest.raises(UsageError, match=words):
+        call(index)
+    assert len(index) == 3
+    assert index.delete("id1") == 1
+    assert [candidate.id for candidate in index] == ["id0", "id2"]

@@ -100,8 +100,12 @@ Condition: TypeAlias = Comparison | Membership
 Filter: TypeAlias = Comparison | Membership | All | Any | Not
 
 
-def parse_filter(text: str) -> Filter:
-    """Read a filter. Raises UsageError."""
+def parse_filter(text: str | Filter) -> Filter:
+    """Read a filter; one that has been read stays as it is. Raises UsageError."""
+    if isinstance(text, (Comparison, Membership, All, Any, Not)):
+        return text
+    if not isinstance(text, str):
+        raise UsageError(f"filter must be a text, got {text!r}.", HELP)
     try:
         tree = ast.parse(text.strip(), mode="eval")
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:

@@ -254,7 +254,7 @@ class Index:
         """
         require_whole("top_k", top_k)
         listed, is_one = as_contexts(contexts)
-        passing = parse_filter(filter) if isinstance(filter, str) else filter
+        passing = None if filter is None else parse_filter(filter)
         if not listed:
             return SearchResults([])
         encoded = self.model.encode_for_scoring(listed)  # (B, m, d)

@@ -5,7 +5,7 @@ Knows how candidates are named and how errors give their place; knows nothing of
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 from polyrank.data.candidates import lines_with_id, read_candidates
 from polyrank.data.files import Blame
 from polyrank.data.metadata import as_metadata
-from polyrank.errors import DataError
+from polyrank.errors import DataError, UsageError
 from polyrank.records import NO_METADATA, Candidate
 
 Item: TypeAlias = str | Candidate | tuple[str, str] | tuple[str, str, Any]
@@ -30,6 +30,11 @@ class Candidates:
     """
 
     def __init__(self, source: Source, *, start: int = 0, stop: int | None = None) -> None:
+        if isinstance(source, (bytes, Mapping)) or not isinstance(source, (str, Path, Iterable)):
+            raise UsageError(
+                f"candidates must be a file or a list of candidates, got {source!r:.40}.",
+                "Give a path, or a list of texts, of pairs (id, text), or of Candidate.",
+            )
         self._items: Iterable[Item] = () if isinstance(source, (str, Path)) else source
         self.path = Path(source) if isinstance(source, (str, Path)) else None
         self._places = start, stop
