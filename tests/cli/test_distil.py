@@ -144,7 +144,7 @@ def test_bad_usage(bert, data, saved, tmp_path, capsys):
     )
     wrong = [
         ({"teacher": saved / "bi"}, "A teacher must be a cross-encoder, got a bi-encoder"),
-        ({"train": bare}, "No example has negatives to be scored"),
+        ({"train": bare}, "No example has negatives to score"),
         ({"pairs": "given,bm52"}, "Did you mean 'bm25'?"),
         ({"pairs": "model"}, "Give its folder with --retriever"),
         ({"arch": "cross"}, "--arch is 'cross'"),

@@ -89,7 +89,7 @@ def test_a_teacher_that_reads_pairs_is_refused(bert):
     name, records, own = CASES["taught-by-cross"]
     settings = ObjectiveConfig(objective=name, **own)
     teacher = load_variant("cross", bert)
-    with pytest.raises(UsageError, match=r"must read texts apart.* not linear"):
+    with pytest.raises(UsageError, match=r"must read the two texts separately.* not linear"):
         build(load_variant("bi", bert), records, TrainingConfig(), settings, teacher)
 
 
@@ -112,6 +112,6 @@ def test_the_command(bert, tmp_path, capsys):
     assert record["identity"]["objective"]["teacher_share"] == 0.8
     assert not (tmp_path / "taught.labels.jsonl").exists()
     assert call("--teacher", tmp_path / "linear") == 2
-    assert "must read texts apart" in capsys.readouterr().err
+    assert "must read the two texts separately" in capsys.readouterr().err
     assert call("--teacher", tmp_path / "cross", "--objective", "kl") == 2
     assert "--in-batch is for examples and the objective" in capsys.readouterr().err

@@ -125,7 +125,7 @@ def test_labels_in_a_file_teach_the_same(bert, cross, tmp_path):
         )
         students.append(student.fingerprint())
     assert students[0] == students[1] == students[2]
-    assert f"The teacher's scores are those in {tmp_path / 'labels.jsonl'}." in said
+    assert f"The teacher's scores are read from {tmp_path / 'labels.jsonl'}." in said
     assert len(list(read_examples(tmp_path / "labels.jsonl"))) == len(ROWS)
 
 

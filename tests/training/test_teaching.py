@@ -107,7 +107,7 @@ def test_it_is_done_once(cross, tmp_path):
     teacher, said = Counting(cross), []
     assert label(teacher, some_examples(), store=store, say=said.append) == first
     assert teacher.calls == []
-    assert said == [f"The teacher's scores are those in {store}."]
+    assert said == [f"The teacher's scores are read from {store}."]
     label(teacher, some_examples(), store=store, relabel=True)
     assert teacher.calls == [60]
 

@@ -184,7 +184,7 @@ def test_dev_examples_get_as_many_candidates_as_there_are(bert, tmp_path):
     said = []
     settings = QUICK | {"num_negatives": 2}
     result = polyrank.train(model, ROWS, tmp_path / "a", dev=ROWS[:6], say=said.append, **settings)
-    assert "dev: the responses are few, so each example has 6 candidates, not 20." in said
+    assert "dev: there are few responses, so each example gets 6 candidates, not 20." in said
     assert "recall@5" in result.figures
     assert "recall@10" not in result.figures
     with pytest.raises(DataError, match=r"9 distractors for each response"):

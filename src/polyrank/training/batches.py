@@ -1,4 +1,4 @@
-"""Records to the batches of one training step, each text tokenised and encoded once.
+"""Turns records into the batches of one training step; each text is tokenised and encoded once.
 
 Knows the models' tokenisers and lengths, and nothing of losses. What is drawn for a record depends
 on the seed, the epoch and its place in the training set alone, so that a resumed run, and several
@@ -36,7 +36,7 @@ class Item(NamedTuple):
     epoch: int = 0
 
     def draw(self, seed: int) -> random.Random:
-        """What draws for this record in this epoch, whatever else stands in the step."""
+        """The generator for this record in this epoch, whatever else is in the step."""
         return random.Random(f"{seed}:{self.epoch}:{self.place}")
 
 
@@ -59,7 +59,7 @@ class TrainingSet(torch.utils.data.Dataset[Item]):
 
 
 class TextBatcher:
-    """Texts to batches of token ids, as the model reads them apart."""
+    """Turns texts into batches of token ids for a model that reads them separately."""
 
     def __init__(self, model: TwoTower | CrossEncoder, batch_tokens: int) -> None:
         self.model = model
@@ -78,7 +78,7 @@ class TextBatcher:
 
 
 class OwnCandidatesCollator:
-    """Steps in which each context meets its own candidates alone: triplets and teachers' scores."""
+    """Steps in which each context meets only its own candidates: triplets and teachers' scores."""
 
     def __init__(self, model: TwoTower, batch_tokens: int) -> None:
         self.read = TextBatcher(model, batch_tokens)
@@ -131,7 +131,7 @@ def filled(rows: Sequence[Sequence[float]], fill: float) -> Tensor:
 
 
 class PairBatcher:
-    """Pairs of texts to batches of token ids, as the model reads them."""
+    """Turns pairs of texts into batches of token ids, as the model reads them."""
 
     def __init__(self, model: CrossEncoder, batch_tokens: int) -> None:
         self.model = model
@@ -208,7 +208,7 @@ class CrossDrawnCandidatesCollator(CrossOwnCandidatesCollator):
         return chosen + self.pool.draw(example, missing, draw, own)
 
     def taught(self, step: Sequence[Item]) -> dict[str, Tensor]:
-        """Nobody scores what was drawn."""
+        """What was drawn has no scores."""
         return {}
 
 
@@ -239,7 +239,9 @@ def own_candidates(
 
 
 def drawn_candidates(given: Given, loss: Loss) -> tuple[TrainingModule, Collator]:
-    """A module that scores each context's response and `num_negatives` wrong ones, its batches."""
+    """A module that scores each context's response and `num_negatives` wrong ones, and its
+    batches.
+    """
     config = given.config
     pool = DrawnNegatives(given.examples, given.answers)
     collator = CrossDrawnCandidatesCollator(
@@ -266,7 +268,7 @@ def labelled_pairs(
 
 
 def move(value: Any, device: torch.device) -> Any:
-    """A step, or a part of one, on a device."""
+    """Move a step, or a part of one, to a device."""
     if isinstance(value, Tensor):
         return value.to(device)
     if isinstance(value, dict):

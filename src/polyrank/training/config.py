@@ -97,7 +97,7 @@ class TrainingConfig:
         require(metric is None or bool(METRICS.fullmatch(metric)), "metric", known, repr(metric))
 
     def steps_per_epoch(self, num_examples: int) -> int:
-        """The steps of one pass. A last batch that is not full is left out of it."""
+        """The steps of one pass. A last batch that is not full is left out."""
         return max(num_examples // self.batch_size, 1)
 
     def num_steps(self, num_examples: int) -> int:
@@ -107,7 +107,7 @@ class TrainingConfig:
         return max(round(self.steps_per_epoch(num_examples) * self.epochs), 1)
 
     def evaluation_interval(self, num_examples: int) -> int:
-        """The number of steps after which the dev data are evaluated and a checkpoint is kept."""
+        """The number of steps between two evaluations, each of which keeps a checkpoint."""
         if self.evaluations_per_epoch is not None:
             an_epoch = self.steps_per_epoch(num_examples)
             return max(round(an_epoch / self.evaluations_per_epoch), 1)
@@ -119,7 +119,7 @@ STANDARD = TrainingConfig()
 
 def without_effect(config: TrainingConfig, default: TrainingConfig = STANDARD) -> dict[str, str]:
     """The names of settings that differ from the default and have no effect, each with the name of
-    the setting that takes its effect.
+    the setting that is the reason.
     """
     causes = {
         "weight_decay": ("optimiser", config.optimiser != "adamw"),

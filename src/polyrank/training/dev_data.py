@@ -17,7 +17,7 @@ from polyrank.training.dev_evaluation import Dev
 from polyrank.training.objectives.objective import records_of
 
 NUM_CANDIDATES = 20
-"""Candidates of a dev example that has none, unless another number was asked for."""
+"""Candidates of a dev example that has none, unless another number is asked for."""
 NumCandidates = int | Literal["all"] | None
 
 
@@ -34,8 +34,8 @@ def dev_examples(
 
     The first `limit` examples or pairs are taken; a corpus stays as it is. `num_candidates` is for
     examples that have no candidates: by default 20, or fewer where the responses are too few, and
-    people are told; `all` makes a corpus of the responses. Raises DataError for a number of
-    candidates that there are not.
+    people are told; `all` makes a corpus of the responses. Raises DataError if there are too few
+    responses for the number asked for.
     """
     if isinstance(dev, RetrievalSet) or not dev or records_of(dev) == "pairs":
         return dev if isinstance(dev, RetrievalSet) else dev[:limit]
@@ -45,7 +45,7 @@ def dev_examples(
     found, number = drawn(examples[:limit], num_candidates, seed, examples)
     if num_candidates is None and number < NUM_CANDIDATES:
         say(
-            f"{name}: the responses are few, so each example has {number} candidates, not "
+            f"{name}: there are few responses, so each example gets {number} candidates, not "
             f"{NUM_CANDIDATES}."
         )
     return found

@@ -34,9 +34,9 @@ def evaluation_of(setup: Setup, dev: Dev, config: TrainingConfig) -> Evaluation 
     """How the model is evaluated: the dev loss, and the figures that its objective or the dev data
     have; None without dev data.
 
-    The figures lack the loss where it cannot be computed on the dev data and nothing depends on it.
-    Raises UsageError for a metric that the dev data cannot give, DataError for dev examples
-    without candidates, or for dev data without the loss that chooses or that the plateau watches.
+    The loss is left out where it cannot be computed on the dev data and nothing depends on it.
+    Raises UsageError for a metric that the dev data cannot give, DataError for dev examples without
+    candidates, or for dev data without the loss that chooses or that the plateau watches.
     """
     figures = figures_of(setup, dev, config)
     needs_loss = config.metric == LOSS or config.schedule == "plateau"

@@ -1,4 +1,4 @@
-"""When a run must be stopped because its loss has diverged. Knows losses as numbers, no model."""
+"""Decides when a run must stop because its loss has diverged. Knows losses only as numbers."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ counts as at least this share of that median, or of 1."""
 
 
 class DivergenceGuard(TrainerCallback, ExportableState):
-    """Tells when the loss has left all bounds: by its running median and the spread around it.
+    """Tells when the loss has diverged, by its running median and the spread around it.
 
     The spread is the distance between the quartiles of a window, the widest of those that ended
     before the present one began: where steps have losses of different sizes, as those of one
-    pre-training task each, it covers them all. So neither a single high loss stops a run nor a
-    first one that was low by chance. Checkpoints keep what it has seen.
+    pre-training task each, it covers them all. So neither a single high loss nor a first one that
+    was low by chance stops a run. Checkpoints keep its state.
     """
 
     def __init__(self) -> None:
@@ -44,7 +44,7 @@ class DivergenceGuard(TrainerCallback, ExportableState):
             setattr(self, name, value)
 
     def has_diverged(self, loss: float) -> bool:
-        """Whether the loss has diverged with the one of this step."""
+        """Whether the loss has diverged, given that of this step."""
         self.losses = [*self.losses, loss][-WINDOW:]
         if len(self.losses) < WINDOW:
             return False

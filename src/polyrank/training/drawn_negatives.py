@@ -1,4 +1,4 @@
-"""Wrong responses drawn from a training set while it is trained on.
+"""Wrong responses, drawn from a training set during training.
 
 What is drawn is never right for the context, by any example of the training set, and never repeats.
 """

@@ -1,8 +1,7 @@
-"""What is done to the encoders before they are trained: freezing, scale, dropout, attention.
-
-What is frozen gets no gradient and no state of the optimiser; below the lowest trained layer
-nothing is kept for the backward pass, since nothing there needs a gradient. Knows how the families
-of encoders are built; knows nothing of what is above them.
+"""Prepares encoders for training: freezing, scale, dropout, attention. What is frozen gets no
+gradient and no optimiser state; below the lowest trained layer nothing is kept for the backward
+pass, since nothing there needs a gradient. Knows how the families of encoders are built; knows
+nothing of what is above them.
 """
 
 from __future__ import annotations
@@ -92,7 +91,7 @@ def rescaling(
     if not all(0 < std < float("inf") for std in found):
         raise UsageError(
             f"The outputs of the encoder have a standard deviation of {found}, which no factor "
-            "brings to that of BERT.",
+            f"can bring to that of BERT.",
             "Give another base, or a factor with --rescale-last-layer.",
         )
     factors = [BERT_STD / std for std in found]
@@ -175,7 +174,9 @@ def rescale(model: Model, factors: Sequence[float]) -> None:
             last = layers_of(encoder, "rescale_last_layer")[-1]
             norm = next((one for one in reversed(list(last.modules())) if is_norm(one)), None)
         if norm is None:
-            raise unknown(encoder, "no normalisation of its outputs is known", "rescale_last_layer")
+            raise unknown(
+                encoder, "the normalisation of its outputs is not known", "rescale_last_layer"
+            )
         for parameter in norm.parameters():
             parameter.mul_(factor)
 

@@ -32,7 +32,7 @@ def num_processes() -> int:
 
 @contextlib.contextmanager
 def alone() -> Iterator[None]:
-    """Compute steps in the block without the other processes, which take no part in it."""
+    """Compute the steps in this block without the other processes."""
     blocks_alone.append(None)
     try:
         yield

@@ -1,6 +1,5 @@
-"""What `train` is given, as a run: settings from keywords, records from data of any kind.
-
-Knows nothing of how a run goes.
+"""Turns the arguments of `train` into a run: settings from keywords, records from data of any kind.
+Knows nothing of how a run works.
 """
 
 from __future__ import annotations

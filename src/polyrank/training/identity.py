@@ -1,6 +1,5 @@
-"""What a training run is known by: all that its result depends on.
-
-Knows nothing of how a run goes.
+"""The identity of a training run: everything that its result depends on. Knows nothing of how a run
+works.
 """
 
 from __future__ import annotations

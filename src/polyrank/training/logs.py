@@ -1,6 +1,6 @@
 """What a run reports while it trains: lines for people, `log.jsonl`, and TensorBoard.
 
-They are callbacks of the trainer. They know what is logged, and nothing of how it came about.
+These are callbacks of the trainer. They know what is logged, not how it was computed.
 """
 
 from __future__ import annotations
@@ -31,7 +31,9 @@ LEFT_OUT = ("total_flos", "train_loss", "train_runtime")
 
 
 class StepClock(TrainerCallback):
-    """Adds up the wall time of the steps alone and keeps it in the log for a resumption."""
+    """Adds up the wall time of the steps, without evaluations, and keeps it in the log for a
+    resumed run.
+    """
 
     def __init__(self) -> None:
         self.seconds = 0.0

@@ -1,6 +1,5 @@
-"""The README.md of a trained model: what it is, what it was trained on and how, what it reached.
-
-Knows the words; the facts are given to it. Loads no torch.
+"""The README.md of a trained model: what it is, how and on what it was trained, and its results.
+Knows the words; gets the facts from outside. Does not load torch.
 """
 
 from __future__ import annotations
@@ -29,8 +28,8 @@ A {{ architecture }}-encoder trained with polyrank {{ version }}
 : {{ "{:,}".format(parameters.total) }} parameters, of which \
 {{ "{:,}".format(parameters.trained) }} were trained and {{ "{:,}".format(parameters.frozen) }} \
 were frozen.
-{%- if parameters.beside %} Beside them, {{ "{:,}".format(parameters.beside) }} of heads that are \
-not kept were trained.{% endif %}
+{%- if parameters.beside %} Another {{ "{:,}".format(parameters.beside) }} were trained \
+in heads that are not kept.{% endif %}
 
 ## Use
 
@@ -54,8 +53,8 @@ model = {{ class_name }}.from_pretrained("{{ placeholder }}")
 ## Results
 
 {% if result.figures -%}
-On the dev data, by the model of step {{ "{:,}".format(result.best_step) }} of \
-{{ "{:,}".format(result.steps) }}, which is this one:
+On the dev data; this is the model of step {{ "{:,}".format(result.best_step) }} of \
+{{ "{:,}".format(result.steps) }}:
 
 | figure | value |
 |---|---:|
@@ -63,13 +62,13 @@ On the dev data, by the model of step {{ "{:,}".format(result.best_step) }} of \
 | {{ figure }} | {{ "%.4f" % value }} |
 {%- endfor %}
 {%- else -%}
-There were no dev data: the model is that of the last step, {{ "{:,}".format(result.steps) }}.
+There were no dev data, so this is the model of the last step, {{ "{:,}".format(result.steps) }}.
 {%- endif %}
 
 ## Settings
 
 {% if source.recipe is not none -%}
-The recipe `{{ source.recipe }}`, with what was changed in it:
+All settings, starting from the recipe `{{ source.recipe }}`:
 
 {% endif -%}
 ```yaml
@@ -92,13 +91,13 @@ The recipe `{{ source.recipe }}`, with what was changed in it:
 {%- if rescaling %}
 | outputs multiplied by | {{ rescaling }} |
 {%- endif %}
-| time of the steps | {{ "{:,.0f}".format(result.seconds) }} s |
+| time spent on steps | {{ "{:,.0f}".format(result.seconds) }} s |
 """
 
 
 @dataclass(frozen=True, kw_only=True)
 class Provenance:
-    """Where a run comes from, as far as it cannot know that itself."""
+    """What a run cannot know about its own origin."""
 
     base: str | None = None
     """What the model started from: a folder or a hub id."""
@@ -169,5 +168,5 @@ def model_card(
 
 
 def is_hub_id(base: str | None) -> bool:
-    """Whether a base can be a model of the hub, not a folder of this machine."""
+    """Whether a base can be a model on the hub and not a folder on this machine."""
     return base is not None and not Path(base).exists() and base.count("/") <= 1

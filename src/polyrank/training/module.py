@@ -1,4 +1,4 @@
-"""What is trained: a model that encodes a step in parts, and the loss of what comes out.
+"""What is trained: a model that encodes a step in parts, and the loss of the result.
 
 A module encodes its parts (contexts, candidates, pairs) batch by batch, and its loss sees only the
 vectors or scores; so a step can be computed at once, or through the gradient cache. Knows which
@@ -76,7 +76,7 @@ class TrainingModule(nn.Module):
         return self.loss(self.encode_step(step), step)
 
     def finish(self) -> None:
-        """Do what is left once all steps are taken and the best checkpoint is chosen."""
+        """Finish the model after the last step, when the best checkpoint has been chosen."""
 
     def share_of_mean(self, mean: Tensor, count: int) -> Tensor:
         """A mean over `count` things of this process as a share of the mean over all."""
@@ -159,10 +159,9 @@ class TwoTowers(TrainingModule):
 
 
 class CrossReadApart(TrainingModule):
-    """Encodes contexts and candidates with a cross-encoder that can read texts apart.
-
-    Its gate has no part in this: the texts of a step are encoded once each, and every context is
-    compared with every candidate token by token. The outputs of a text are filled up with zeros.
+    """Encodes contexts and candidates with a cross-encoder that can read texts separately. Its gate
+    is not used: each text of a step is encoded once, and every context is compared with every
+    candidate token by token. The outputs of a text are padded with zeros.
     """
 
     parts = ("contexts", "candidates")

@@ -1,6 +1,6 @@
 """The optimiser of a run and its learning rates.
 
-Knows parameters by whether they come with the base; knows nothing of losses or of the loop.
+Knows which parameters come with the base; knows nothing of losses or of the loop.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from polyrank.models.base import Model
 from polyrank.training.config import TrainingConfig
 
 THRESHOLD = 1e-4
-"""The share by which a dev loss must fall below the lowest before it, as torch has it."""
+"""The share by which a dev loss must fall below the lowest so far, as in torch."""
 
 
 def build_optimiser(

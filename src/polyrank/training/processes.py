@@ -125,6 +125,7 @@ def explaining_lost_processes() -> Iterator[None]:
         if count() == 1 or not lost:
             raise
         raise TrainingError(
-            f"Process {rank()} has lost the others: {' '.join(str(error).split())[:200]}.",
+            f"Process {rank()} has lost contact with the others: "
+            f"{' '.join(str(error).split())[:200]}.",
             "One of them has stopped; its own message says why.",
         ) from error

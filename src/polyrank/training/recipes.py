@@ -1,18 +1,18 @@
-"""The papers' ways to train, by name: settings that flags and YAML override.
+"""The papers' training settings, by name; flags and YAML override them.
 
     poly-encoder-bert    Humeau et al. (2020) from BERT's weights
-    poly-encoder-reddit  the same from weights of one's own, pre-trained on dialogues
+    poly-encoder-reddit  the same from your own weights, pre-trained on dialogues
     sbert-nli            Sentence-BERT (Reimers and Gurevych, 2019) on inference pairs
     sbert-sts            Sentence-BERT on scored pairs
-    two-tower            Chang et al. (2020), the fine-tuning
+    two-tower            Chang et al. (2020), fine-tuning
 
 and of pre-training
 
     two-tower-pretraining     Chang et al. (2020): ICT, BFS and WLP
     poly-encoder-pretraining  Humeau et al. (2020): MLM and next utterance, on dialogues
 
-What was published goes by the names of our settings; what a paper leaves open is as its authors'
-code has it, and `docs/training.md` says which is which. Needs no torch.
+Published settings are given under our names. What a paper leaves open follows its authors' code;
+`docs/training.md` says which is which. Does not need torch.
 """
 
 from __future__ import annotations
@@ -130,7 +130,7 @@ RECIPES: dict[str, Recipe] = {
         ),
         Recipe(
             name="poly-encoder-reddit",
-            about="Humeau et al. (2020), from one's own weights: Adamax, outputs of BERT's size",
+            about="Humeau et al. (2020), from your own weights: Adamax, outputs of BERT's size",
             common={
                 **HUMEAU,
                 "optimiser": "adamax",
@@ -163,7 +163,7 @@ RECIPES: dict[str, Recipe] = {
         ),
         Recipe(
             name="two-tower",
-            about="Chang et al. (2020), the fine-tuning: sampled softmax over the batch",
+            about="Chang et al. (2020), fine-tuning: sampled softmax over the batch",
             common={
                 "max_context_length": 64,
                 "max_candidate_length": 288,
@@ -197,7 +197,7 @@ PRETRAINING: dict[str, Recipe] = {
     for recipe in (
         Recipe(
             name="two-tower-pretraining",
-            about="Chang et al. (2020), the pre-training: ICT, BFS and WLP, equally often",
+            about="Chang et al. (2020), pre-training: ICT, BFS and WLP, equally often",
             common={
                 "tasks": "ict,bfs,wlp",
                 "mix_tasks": True,
@@ -228,7 +228,7 @@ PRETRAINING: dict[str, Recipe] = {
         ),
         Recipe(
             name="poly-encoder-pretraining",
-            about="Humeau et al. (2020), the pre-training: MLM and next utterance in turn",
+            about="Humeau et al. (2020), pre-training: MLM and next utterance in turn",
             common={
                 "tasks": "mlm,next_utterance",
                 "mix_tasks": False,

@@ -1,6 +1,5 @@
-"""What a run is asked to do, and what it leaves beside the model: its record, its log, its card.
-
-Knows the facts of a run; knows nothing of how they came about.
+"""What a run is asked to do, and what it writes beside the model: its record, its log, its card.
+Knows the facts of a run, not how they came about.
 """
 
 from __future__ import annotations
@@ -43,10 +42,10 @@ class TrainingResult:
     steps: int
     pairs: int
     seconds: float
-    """Wall time of the steps alone; evaluation and checkpoints are not in it."""
+    """Wall time of the steps, without evaluation and checkpoints."""
     best_step: int
     figures: dict[str, float]
-    """Of the dev examples, by the kept checkpoint; empty without dev examples."""
+    """The dev figures of the kept checkpoint; empty without dev data."""
     history: list[dict[str, float]]
     rescaling: list[float]
     """The factors by which the outputs of the encoders were multiplied at the start."""
@@ -177,7 +176,7 @@ def summarise(state: Any, seconds: float, run: Run, rescaling: list[float]) -> T
 
 
 def hardware(model: Model) -> dict[str, str]:
-    """What the run was computed on, and with which versions."""
+    """The hardware and software of the run."""
     device = model.device
     is_cuda = device.type == "cuda"
     name = torch.cuda.get_device_name(device) if is_cuda else processor()

@@ -3,7 +3,7 @@
 A run is a job (`polyrank.jobs`) that works in a hidden folder beside its output:
 
     job.json         everything that the result depends on
-    log.jsonl        what has been logged, for whoever wants to look on
+    log.jsonl        what has been logged, to watch the run
     checkpoint-N/    the state after step N; its `trainer_state.json` is written last
 
 Knows nothing of the command line.
@@ -78,7 +78,7 @@ def train(
             rows are read, or all of them without `max_steps`. The pairs of a corpus bring
             held-out ones of their own.
         output: The folder for the model; a model there is replaced when the run is complete.
-        config: Settings in the place of keywords.
+        config: All settings of the training, instead of keywords.
         objective: The name of the loss, such as `cosent`, or all settings of the objective.
         dev: What chooses the best checkpoint: examples, labelled pairs, or a corpus with
             judgements; without it, the last checkpoint is kept.
@@ -104,7 +104,7 @@ def train(
             unfinished run with other settings is in the way.
         DataError: The examples cannot be read, or there are too few.
         TrainingError: The loss is not finite or has diverged.
-        StorageError: The disk refuses to take the model or a checkpoint.
+        StorageError: The model or a checkpoint cannot be written.
     """
     require_model(model, "model")
     say = listener(say, show_progress_bar)
@@ -147,7 +147,7 @@ def train(
 
 
 def listener(say: Say | None, show_progress_bar: bool) -> Say:
-    """What the first process says its lines to: `say`, standard error or nobody."""
+    """Where the first process sends its lines: to `say`, to standard error or nowhere."""
     if not processes.is_first():
         return silent
     if say is not None:
@@ -165,7 +165,7 @@ def fit(
     *,
     show: bool,
 ) -> TrainingResult:
-    """Train from the start or from a checkpoint; the model ends as the best checkpoint has it.
+    """Train from the start or from a checkpoint; the model ends up as its best checkpoint.
 
     Checkpoints and the log are kept in `folder`. With `show`, the progress is shown.
     """

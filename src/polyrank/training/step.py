@@ -1,10 +1,11 @@
 """One training step: loss and gradients, whatever the objective, on one or several processes.
 
-A step is taken plainly or through the gradient cache, which takes a step of any size in the memory
-of one pass through the encoder. Texts are encoded without gradients; the loss of their vectors
-gives the gradient of each vector; then each batch is encoded again, with gradients, and goes back
-from those. By the chain rule the result is that of the plain step (Gao et al., 2021, Scaling deep
-contrastive learning batch size under memory limited setup). Dropout draws the same both times.
+A step is computed at once or through the gradient cache, where a step of any size needs only the
+memory of one pass through the encoder. Texts are encoded without gradients; the loss of their
+vectors gives the gradient of each vector; then each batch is encoded again, with gradients, and
+goes back from those. By the chain rule the result is that of the plain step (Gao et al., 2021,
+Scaling deep contrastive learning batch size under memory limited setup). Dropout draws the same
+both times.
 
 Knows nothing of which objective it serves, nor of optimisers.
 """
@@ -160,7 +161,7 @@ def is_worthwhile(module: TrainingModule, step: Mapping[str, Any], bytes_per_val
 
 
 def graph_bytes(model: Model, batches: Iterable[Batch], bytes_per_value: int) -> float:
-    """Roughly what a plain step keeps for its backward pass.
+    """Roughly how many bytes a plain step keeps for its backward pass.
 
     A layer of an ordinary encoder keeps, for each token, about 10 vectors of its width (queries,
     keys, values, sums, norms), 2 of its intermediate width, and a row of attention for each head.

@@ -1,1 +1,3 @@
-"""Wrong responses to train against: drawn, from the dialogue, searched for, and filtered."""
+"""Wrong responses to train against: drawn at random, taken from the dialogue or found by search,
+then filtered.
+"""

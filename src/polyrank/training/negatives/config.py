@@ -1,4 +1,4 @@
-"""Which negatives are taken. Needs no torch."""
+"""Which negatives are taken. Does not need torch."""
 
 from __future__ import annotations
 

@@ -1,6 +1,5 @@
-"""The ways to find negatives: drawn at random, from the dialogue, by BM25, by a trained model.
-
-Each is a `Method`, with what defines it, and makes a `Proposer`. Knows nothing of the rules that
+"""The ways to find negatives: at random, in the dialogue, with BM25, with a trained model. Each is
+a `Method`, which says what defines it and makes a `Proposer`. Knows nothing of the rules that
 choose among what is proposed.
 """
 
@@ -24,7 +23,7 @@ from polyrank.training.negatives.config import NegativesConfig
 from polyrank.training.negatives.pool import Numbered, Pool, Proposals, Proposer
 
 METHODS = ("random", "dialogue", "bm25", "model")
-"""The names of the ways."""
+"""The names of the methods."""
 Turns = tuple[str, ...]
 Found = tuple[Sequence[Sequence[Hit]], list[float] | None]
 """The hits of each context and, if asked for, the score of each response."""
@@ -51,7 +50,7 @@ def method_of(
     bm25: BM25Config | None = None,
     show_progress_bar: bool = False,
 ) -> Method:
-    """The method of a name. Raises UsageError for an unknown one, or `model` without a model.
+    """The method with this name. Raises UsageError for an unknown one, or `model` without a model.
 
     `retriever` and `index` are those of `model_method`, `bm25` the settings of `bm25_method`.
     """
@@ -179,7 +178,7 @@ def turns_of(example: Example) -> Turns:
 
 
 class SearchedNegatives:
-    """The best of a search for each context, down to a rank."""
+    """The best candidates of a search for each context, down to a rank."""
 
     ranked = True
 
@@ -209,7 +208,7 @@ class SearchedNegatives:
 
 
 class Search(Protocol):
-    """What finds candidates for contexts, and scores responses as it scores candidates."""
+    """Finds candidates for contexts, and scores responses in the same way."""
 
     def __len__(self) -> int:
         """The number of candidates."""
@@ -222,7 +221,7 @@ class Search(Protocol):
 
 
 class LexicalSearch:
-    """By the words of the texts."""
+    """Searches by the words of the texts."""
 
     def __init__(self, index: BM25Index) -> None:
         self.index = index
@@ -244,7 +243,7 @@ class LexicalSearch:
 
 
 class ModelSearch:
-    """By the vectors of a bi- or poly-encoder."""
+    """Searches by the vectors of a bi- or poly-encoder."""
 
     def __init__(self, index: Index) -> None:
         self.index = index

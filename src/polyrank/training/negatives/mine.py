@@ -1,6 +1,6 @@
 """Wrong responses for examples of any kind: what `polyrank.mine` does.
 
-Knows what the arguments mean; the finding is another module's.
+Knows what the arguments mean; other modules do the work.
 """
 
 from __future__ import annotations
@@ -49,8 +49,8 @@ def mine(
 ) -> list[Example]:
     """Find negatives: wrong responses that a model should learn to tell from the right ones.
 
-    A known response of a context is never its negative. The examples lose the negatives that they
-    had.
+    A known response of a context is never its negative. Negatives that the examples already have
+    are replaced.
 
     Args:
         examples: Examples of any kind, as for `load_examples`.
@@ -114,7 +114,7 @@ def pool_of(
 
 
 def candidates_of(given: Candidates) -> list[Candidate]:
-    """Candidates from a file or from texts, which are named by their places from 1."""
+    """Candidates from a file or from texts, whose ids are then their places, from 1."""
     if isinstance(given, (str, Path)):
         return list(read_candidates(given))
     return [
@@ -124,5 +124,5 @@ def candidates_of(given: Candidates) -> list[Candidate]:
 
 
 def opened(model: Any) -> Any:
-    """A model as it is, or the one of a folder."""
+    """A model, or the one in a folder."""
     return load_model(model, trainable=False) if isinstance(model, (str, Path)) else model

@@ -30,12 +30,12 @@ SHOWN = 3
 COUNTS = {
     "examples": "examples written",
     "kept": "negatives kept",
-    "filled": "of them random, to fill up",
+    "filled": "of them random, to make up the number",
     "proposed": "candidates proposed",
     "right": "dropped: known to be right",
-    "outside_window": "dropped: outside of the ranks",
+    "outside_window": "dropped: outside the ranks",
     "too_close": "dropped: scored too close to the response",
-    "false_negatives": "dropped: right, says the cross-encoder",
+    "false_negatives": "dropped: right according to the cross-encoder",
     "short": "examples with too few negatives",
     "without": "examples without any",
     "left_out": "examples left out",
@@ -73,13 +73,12 @@ def mine_to_file(
     show_progress_bar: bool = False,
     say: Say = silent,
 ) -> MiningResult:
-    """Find negatives for the examples of a pool and write them as JSONL of examples.
-
-    The examples lose the negatives that they had. `reranker` is a cross-encoder that filters what
-    is right, where the limits of `config` say so, and whose scores are written with the examples.
-    If interrupted, the same call resumes. Raises DataError where no example got any negative or the
-    first rank lies below the last candidate, UsageError for a cross-encoder of another kind or an
-    unfinished mining with other settings.
+    """Find negatives for the examples of a pool and write the examples as JSONL. Negatives that the
+    examples already have are replaced. `reranker` is a cross-encoder that drops what is right, by
+    the limits of `config`; its scores are written with the examples. If interrupted, the same call
+    resumes. Raises DataError where no example got any negative or the first rank lies below the
+    last candidate, UsageError for a cross-encoder of another kind or an unfinished mining with
+    other settings.
     """
     output = Path(output)
     teacher = None if reranker is None else Teacher(reranker, "The cross-encoder that filters")
@@ -188,7 +187,7 @@ def mined_blocks(
 def require_sense(
     pool: Pool, method: Method, config: NegativesConfig, teacher: Teacher | None
 ) -> None:
-    """Refuse settings that cannot give negatives, or that would be without effect."""
+    """Refuse settings that cannot give negatives or would have no effect."""
     if config.reranker_limits and teacher is None:
         raise UsageError(
             "Limits on the scores of a cross-encoder were given, but no cross-encoder.",
@@ -222,7 +221,7 @@ def nothing_found(method: Method, counts: Mapping[str, int]) -> DataError:
     if method.name == "dialogue":
         remedy = "Give contexts of several turns, or choose another method."
     return DataError(
-        f"No negatives were found for any example: of {counts['proposed']:,} candidates proposed "
-        f"none was left{words}.",
+        f"No negatives were found for any example: none of the {counts['proposed']:,} proposed "
+        f"candidates was left{words}.",
         remedy,
     )

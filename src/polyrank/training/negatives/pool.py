@@ -1,4 +1,6 @@
-"""What negatives are taken from, and what is right and so never one. Knows nothing of methods."""
+"""The candidates that negatives are taken from, and what is right and therefore never a negative.
+Knows nothing of methods.
+"""
 
 from __future__ import annotations
 
@@ -60,7 +62,7 @@ class Proposer(Protocol):
 
 
 class Pool:
-    """Examples, the candidates that are their possible negatives, and what is right for each."""
+    """Examples, the candidates for their negatives, and what is right for each."""
 
     def __init__(
         self,
@@ -111,7 +113,7 @@ class Pool:
         return self.answers.is_right(example.context, text)
 
     def draw(self, numbered: Numbered, num_negatives: int, seed: int) -> list[str]:
-        """Random candidates for an example, some more than `num_negatives`, each one once."""
+        """Random candidates for an example, a few more than `num_negatives`, each once."""
         generator = random.Random(f"{seed}:{numbered.place}")
         count = SPARE * num_negatives + self.answers.count(numbered.example.context)
         rows = islice(shuffled(len(self.candidates), generator), count)

@@ -1,1 +1,1 @@
-"""What is minimised, one objective per module; `objectives.registry` finds them."""
+"""What training minimises: one objective per module, which `objectives.registry` finds."""

@@ -1,4 +1,4 @@
-"""Binary cross-entropy: every pair on its own, right or wrong.
+"""Binary cross-entropy: each pair alone is right or wrong.
 
 [−(t log σ(s) + (1 − t) log(1 − σ(s)))] over all pairs, σ(s) = 1 / (1 + exp(−s)). Nogueira, Cho
 (2019), Passage re-ranking with BERT; with labels that are probabilities, such as a teacher's,
@@ -65,7 +65,7 @@ class Binary(Objective):
         return drawn_candidates(given, self.loss)
 
     def notes(self, given: Given) -> list[str]:
-        """Few responses to draw from."""
+        """A note if there are few responses to draw from."""
         if records_of(given.examples) == "pairs":
             return []
         return few_responses(given, "num_negatives", given.config.num_negatives)

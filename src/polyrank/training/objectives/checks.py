@@ -1,4 +1,4 @@
-"""What several objectives demand of their records. Knows nothing of models or batches."""
+"""What several objectives require of their records. Knows nothing of models or batches."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def require_negatives(name: str, examples: Sequence[Example]) -> None:
     for place, example in enumerate(examples):
         if not example.negatives:
             raise DataError(
-                f"The objective {name} needs negatives in every example, and {named(place)} "
+                f"The objective {name} needs negatives in every example, but {named(place)} "
                 "has none.",
                 "Add negatives to the data, for instance with polyrank mine.",
             )
@@ -66,7 +66,7 @@ def require_scores(name: str, examples: Sequence[Example]) -> None:
             )
         if not all(math.isfinite(score) for score in example.scores or ()):
             raise DataError(
-                f"The teacher's scores must be finite numbers, and those of {named(place)} are "
+                f"The teacher's scores must be finite numbers, but those of {named(place)} are "
                 f"{list(example.scores or ())}.",
                 "Score the data again.",
             )
@@ -101,7 +101,7 @@ def require_shares(name: str, pairs: Sequence[LabelledPair]) -> None:
     for place, pair in enumerate(pairs):
         if not 0 <= pair.label <= 1:
             raise DataError(
-                f"The objective {name} needs labels from 0 to 1, and {named(place, 'pair')} has "
+                f"The objective {name} needs labels from 0 to 1, but {named(place, 'pair')} has "
                 f"{pair.label}.",
                 "Scale the labels, or choose classification for classes.",
             )

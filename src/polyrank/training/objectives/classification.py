@@ -53,7 +53,7 @@ class Classification(Objective):
     settings = (ClassificationSettings,)
 
     def is_default(self, case: Case) -> bool:
-        """For whole numbers, but where a cross-encoder has another task."""
+        """For whole numbers, unless a cross-encoder has another task."""
         if case.records != "pairs":
             return False
         if case.architecture == "cross" and case.task is not None:
@@ -76,7 +76,7 @@ class Classification(Objective):
     def make(self, given: Given) -> tuple[TrainingModule, Collator]:
         """The pairs as they are; the model gets the classes, and a bi-encoder its classifier.
 
-        A model that tells the same classes already goes on with its classifier.
+        A model with the same classes keeps its classifier.
         """
         from polyrank.training.batches import labelled_pairs
 
@@ -108,7 +108,7 @@ def require_numbered_classes(pairs: Sequence[LabelledPair], num_labels: int | No
     for place, pair in enumerate(pairs):
         if not isinstance(pair.label, int) or pair.label < 0:
             raise DataError(
-                f"The objective classification needs whole numbers from 0 on as labels, and "
+                f"The objective classification needs whole numbers from 0 up as labels, but "
                 f"{named(place, 'pair')} has {pair.label}.",
                 "Number the classes, or choose regression or cosent for scores.",
             )
@@ -151,7 +151,7 @@ def class_names(pairs: Sequence[LabelledPair], num_labels: int | None = None) ->
 
 
 def give_classes(given: Given) -> None:
-    """Let the model tell the classes of the training data, with a new classifier where needed.
+    """Give the model the classes of the training data, with a new classifier where needed.
 
     The new classifier of a bi-encoder is drawn from the run's seed. Raises DataError for data whose
     classes have other names than those of a cross-encoder.
@@ -162,8 +162,8 @@ def give_classes(given: Given) -> None:
         plain = tuple(map(str, range(len(known))))
         if known not in (plain, wanted):
             raise DataError(
-                f"The cross-encoder tells the classes {', '.join(known)}, but those of the data "
-                f"are {', '.join(wanted)}.",
+                f"The cross-encoder knows the classes {', '.join(known)}, but the data have "
+                f"{', '.join(wanted)}.",
                 "Give data of the same classes, or start from another base.",
             )
         model.take_classifier(ClassifierConfig(classes=wanted))
@@ -178,7 +178,7 @@ def give_classes(given: Given) -> None:
 def class_logits(
     module: TrainingModule, encoded: dict[str, Tensor], step: dict[str, Any]
 ) -> Tensor:
-    """What the cross-encoder or the classifier says of each pair: (n, L)."""
+    """The logits of each pair, from the cross-encoder or the classifier: (n, L)."""
     if module.model.architecture == "cross":
         return encoded["pairs"]
     u = encoded["contexts"][step["first"], 0]  # (n, d)

@@ -42,13 +42,17 @@ class InBatchSettings(Settings):
     """Raises UsageError for a value out of its range."""
 
     symmetric: bool = dataclasses.field(default=False, metadata={"architectures": ("bi", "poly")})
-    """`in_batch_softmax` also ranks the contexts for each response; the two losses are averaged."""
+    """Let `in_batch_softmax` also rank the contexts for each response, and average the two
+    losses.
+    """
     logq: bool = False
-    """`in_batch_softmax` lowers a candidate's score by the logarithm of its frequency in the
-    training set, so that frequent responses are not punished for being frequent negatives."""
+    """Let `in_batch_softmax` subtract the logarithm of a candidate's frequency in the training set
+    from its score, so that frequent responses are not punished for being frequent negatives.
+    """
     extra_negatives: int = 0
-    """Wrong responses drawn from the training set for each context of `in_batch_softmax`; like an
-    example's own negatives, they are negatives of every context of the step."""
+    """Wrong responses that `in_batch_softmax` draws from the training set for each context. Like an
+    example's own negatives, they serve every context of the step.
+    """
     teacher_share: float = 0.5
     """The weight of the teacher's scores in the loss of `in_batch_softmax`, if it scores whole
     steps. The right responses have the rest."""
@@ -113,7 +117,7 @@ class InBatchSoftmax(Objective):
         return module_around(model, objective, loss), collator
 
     def notes(self, given: Given) -> list[str]:
-        """Few responses to draw from."""
+        """A note if there are few responses to draw from."""
         return few_responses(given, "extra_negatives", given.objective.extra_negatives)
 
     def loss(
@@ -251,8 +255,8 @@ def require_reads_apart(teacher: Any) -> None:
     """Raise UsageError for a cross-encoder that must read every pair of a step together."""
     if teacher.architecture == "cross" and not teacher.reads_texts_apart:
         raise UsageError(
-            "A teacher of whole steps must read texts apart: a bi- or poly-encoder, or a "
-            f"cross-encoder with head = interaction, not {teacher.config.head}.",
+            "A teacher of whole steps must read the two texts separately: a bi- or poly-encoder, "
+            f"or a cross-encoder with head = interaction, not {teacher.config.head}.",
             "Choose such a teacher, or let it score pairs beforehand, without --in-batch.",
         )
 

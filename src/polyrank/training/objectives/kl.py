@@ -27,7 +27,7 @@ class KlSettings(Settings):
     """Raises UsageError for a value out of its range."""
 
     distillation_temperature: float = 1.0
-    """`kl`, and `in_batch_softmax` with a teacher, divide both models' scores by it."""
+    """`kl`, and `in_batch_softmax` with a teacher, divide the scores of both models by this."""
 
     def __post_init__(self) -> None:
         temperature = self.distillation_temperature

@@ -1,4 +1,4 @@
-"""Listwise softmax: the response of a context against wrong ones that are its own.
+"""Listwise softmax: the response of a context against its own wrong ones.
 
 [−log(exp s(x_i, r_i) / Σ_j exp s(x_i, c_ij))], j over the response and `num_negatives` wrong ones.
 Humeau et al. (ICLR 2020), who train their cross-encoder with 15 external negatives.
@@ -40,7 +40,7 @@ class Listwise(Objective):
         return drawn_candidates(given, self.loss)
 
     def notes(self, given: Given) -> list[str]:
-        """Few responses to draw from."""
+        """A note if there are few responses to draw from."""
         return few_responses(given, "num_negatives", given.config.num_negatives)
 
     def loss(self, module: CrossPairs, encoded: dict[str, Tensor], step: dict[str, Any]) -> Tensor:

@@ -1,7 +1,7 @@
-"""What an objective declares and does: one class per file beside this one; `registry` finds them.
-
-Knows no objective by name. Needs no torch, and neither does importing an objective's file: the
-command line reads the declarations for `--help`, so torch is imported where tensors are computed.
+"""What an objective declares and does. Each has a class in a file beside this one, which `registry`
+finds. Knows no objective by name. Neither this module nor an objective's file imports torch at the
+top: the command line reads the declarations for `--help`, so torch is imported where tensors are
+computed.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ WORDS: dict[RecordKind, str] = {
 }
 """What the kinds of records are called."""
 LOSS = "loss"
-"""The dev figure that every objective has, and the only one of which less is better."""
+"""The dev figure that every objective has, and the only one where lower is better."""
 Records = Sequence[Example] | Sequence[LabelledPair] | Sequence[Pair]
 Collator = Callable[[Sequence[Any]], dict[str, Any]]
 """Items of the training set to a step: batches of token ids, and what the loss needs beside."""
@@ -51,7 +51,9 @@ class Evaluation(NamedTuple):
     measure: Callable[[Model], dict[str, float]]
     """A model that is in evaluation mode to its figures by name."""
     metric: str
-    """The name of the figure that chooses the best checkpoint; more is better, but of `loss`."""
+    """The name of the figure that chooses the best checkpoint; higher is better, except for
+    `loss`.
+    """
 
     @property
     def greater_is_better(self) -> bool:
@@ -69,7 +71,7 @@ class Settings:
 
 @dataclass(frozen=True, kw_only=True)
 class Case:
-    """What is to be trained, and on what, as far as the default objective depends on it."""
+    """What is trained, and on what, as far as the default objective depends on it."""
 
     architecture: str
     records: RecordKind
@@ -110,7 +112,7 @@ class Objective(ABC):
     task: ClassVar[str] = "rank"
     """The task that a cross-encoder must have for it."""
     head: ClassVar[str | None] = None
-    """The head that a cross-encoder must have for it, if not any head will do."""
+    """The head that a cross-encoder must have for it; None if any will do."""
     settings: ClassVar[tuple[type[Settings], ...]] = ()
     """The classes of settings that have an effect on it. A field whose metadata names
     `architectures` has one on these alone."""
@@ -135,7 +137,7 @@ class Objective(ABC):
         """Raise DataError for examples, or UsageError for settings, that teach nothing."""
 
     def notes(self, given: Given) -> list[str]:
-        """What people should know before such a run begins; each a sentence."""
+        """What people should know before such a run starts, one sentence each."""
         return []
 
     @abstractmethod
@@ -157,9 +159,9 @@ class Objective(ABC):
         kind, trained_on = records_of(dev), records_of(given.examples)
         if kind != trained_on:
             raise DataError(
-                f"There is no dev loss: {self.name} is trained on {WORDS[trained_on]}, and the dev "
-                f"data are {WORDS[kind]}.",
-                "Give dev data of the same kind, or choose by another figure.",
+                f"There is no dev loss: {self.name} is trained on {WORDS[trained_on]}, but the "
+                f"dev data are {WORDS[kind]}.",
+                "Give dev data of the same kind, or choose another metric.",
             )
         return dev
 
@@ -191,7 +193,7 @@ def in_steps(records: Sequence[Any], batch_size: int) -> list[Sequence[Any]]:
 
 
 def records_of(examples: Records) -> RecordKind:
-    """What the training set is made of, by its first record."""
+    """The kind of records in the training set, judged by the first."""
     if len(examples) and isinstance(examples[0], LabelledPair):
         return "pairs"
     return "corpus" if len(examples) and isinstance(examples[0], Pair) else "examples"

@@ -1,7 +1,5 @@
-"""The objectives by name, the settings of all of them, and the one that a run minimises.
-
-A new module with an objective beside this one is found; no list names it. Torch is first needed by
-`build`.
+"""The objectives by name, their settings, and the one that a run minimises. A new module with an
+objective is found without being listed. Torch is first needed by `build`.
 """
 
 from __future__ import annotations
@@ -57,15 +55,18 @@ class ChosenObjective:
 
     objective: ObjectiveName = "auto"
     """The loss. By default: on examples, `in_batch_softmax` for bi, poly and a cross with head =
-    interaction, and `listwise` for other cross-encoders; on labelled pairs, `classification` of
-    whole numbers, and of scores `cosent` for bi and poly, `regression` for cross, which gets the
-    task and the number of classes from the data unless they are given. A teacher's scores count
-    only for `margin_mse`, `kl`."""
+    interaction, and `listwise` for other cross-encoders; on labelled pairs, `classification` if the
+    labels are whole numbers, else `cosent` for bi and poly and `regression` for cross. A
+    cross-encoder gets its task and number of classes from the data unless they are given. Only
+    `margin_mse` and `kl` use a teacher's scores.
+    """
 
 
 @dataclass(frozen=True, kw_only=True)
 class ObjectiveConfig(*reversed(SETTINGS), ChosenObjective):  # type: ignore[misc]
-    """What is minimised: the settings of every objective, each declared in its objective's file."""
+    """The objective of a run, with the settings of all objectives; each setting is declared in the
+    file of its objective.
+    """
 
     gradient_cache: Literal["auto", "always", "never"] = "auto"
     """Encode each step twice, first without gradients, so that it needs the memory of one batch
@@ -82,7 +83,7 @@ class ObjectiveConfig(*reversed(SETTINGS), ChosenObjective):  # type: ignore[mis
 
 @dataclass(frozen=True, kw_only=True)
 class Setup:
-    """What is trained, and on what: all that a trainer needs."""
+    """All that a trainer needs: what is trained, and on what."""
 
     objective: Objective
     """The one that the settings chose."""
@@ -97,7 +98,7 @@ class Setup:
     evaluation: Evaluation | None
     """How the model is evaluated without dev data, if it can be."""
     notes: Sequence[str] = ()
-    """What people should know before the run begins; each a sentence."""
+    """What people should know before the run starts, one sentence each."""
 
 
 def build(
@@ -109,7 +110,7 @@ def build(
 ) -> Setup:
     """What a run minimises, with its batches and its data set.
 
-    The model gets the classifier that the objective trains, and loses one that it does not train.
+    The model gets the classifier that the objective trains, and loses any other.
 
     A `teacher` scores all candidates of each step of the in-batch softmax. Raises UsageError for an
     objective or settings that do not suit the model or the kind of records, DataError for records
@@ -180,8 +181,8 @@ def choose_objective(
         )
     if architecture == "cross" and chosen.head is not None and head not in (None, chosen.head):
         raise UsageError(
-            f"The objective {name} needs a cross-encoder that can read texts apart, with "
-            f"head = {chosen.head}, not {head}.",
+            f"The objective {name} needs a cross-encoder that can read the two texts separately, "
+            f"with head = {chosen.head}, not {head}.",
             f"Give --head {chosen.head}, or choose listwise.",
         )
     return chosen

@@ -1,1 +1,3 @@
-"""Pre-training an encoder on pairs drawn from a corpus, by the same trainer as all else."""
+"""Pre-training an encoder on pairs drawn from a corpus, with the same trainer as everything
+else.
+"""

@@ -1,4 +1,5 @@
-"""Pairs of a corpus to the batches of a step: texts read apart, and pairs read as one text.
+"""Turns pairs of a corpus into the batches of a step: texts that are read separately, and pairs
+that are read as one text.
 
 Knows nothing of losses. What is masked, and which of two towers reads a pair, depends on the seed
 and the pair's number alone.
@@ -141,8 +142,8 @@ def document(pair: Pair) -> Context:
 
 
 def fitted(first: list[int], second: list[int], room: int) -> tuple[list[int], list[int]]:
-    """Two texts cut to `room` tokens: the longer loses most; the first its oldest, the second its
-    last.
+    """Two texts cut to `room` tokens. The longer one loses more; the first loses its beginning, the
+    second its end.
     """
     half = room // 2
     own = max(half, room - len(second))
@@ -162,7 +163,7 @@ def picked(ids: Tensor, chosen: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def numbers(values: Iterable[int]) -> Tensor:
-    """64-bit numbers, also of nothing."""
+    """64-bit numbers, even if there are none."""
     return torch.tensor(list(values), dtype=torch.int64)
 
 

@@ -1,4 +1,4 @@
-"""What an encoder is pre-trained on and with which losses. Needs no torch."""
+"""What an encoder is pre-trained on and with which losses. Does not need torch."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class PretrainingConfig:
     def weights(self) -> dict[str, float]:
         """The share of each task, once they are chosen.
 
-        Raises UsageError for an unknown one or a share that is none.
+        Raises UsageError for an unknown task or a share that is not a positive number.
         """
         assert self.tasks is not None
         weights: dict[str, float] = {}

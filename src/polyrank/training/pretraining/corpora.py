@@ -50,7 +50,7 @@ class Corpora:
         self.tables = [open_tables(corpus, tables) for corpus in corpora]
         self.settings = tasks
         self.left_out: dict[str, str] = {}
-        """Usual tasks that were not chosen, each with what the corpus lacks."""
+        """Usual tasks that were not chosen, each with what the corpus lacks for it."""
         self.config = config if config.tasks is not None else self.with_usual_tasks(config, seed)
         self.batch_size = batch_size
         self.seed = seed
@@ -177,7 +177,7 @@ class EndlessPairs(Protocol):
 
 
 class CorpusPairs(Sequence[Pair]):
-    """As many pairs as a run takes; `pairs` holds them in the order in which they are read.
+    """The pairs of a run; `pairs` holds them in the order in which they are read.
 
     `is_compared` says whether the two texts of any are read apart and compared. `masking` is for
     those that are read as one text, if there are any. `fingerprint` identifies the corpora and all

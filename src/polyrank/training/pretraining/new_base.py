@@ -1,4 +1,4 @@
-"""A new encoder and its tokeniser as a folder, made from the texts of corpora once per run."""
+"""Makes a new encoder and its tokeniser from the texts of corpora, once per run."""
 
 from __future__ import annotations
 

@@ -181,10 +181,9 @@ class PretrainingModule(TwoTowers):
 
 
 def one_for_both(model: TwoTower, examples: CorpusPairs) -> bool:
-    """Whether one encoder is trained for two towers: they are equal, and no task tells them apart.
-
-    A pair that is read as one text is of neither side. Two towers would learn the same, each from
-    half of the pairs.
+    """Whether one encoder is trained for two towers: they are equal, and no task distinguishes
+    them. A pair that is read as one text belongs to neither side. Two towers would learn the same,
+    each from half of the pairs.
     """
     if model.candidate_tower is None or examples.is_compared:
         return False

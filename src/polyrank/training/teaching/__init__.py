@@ -1,1 +1,1 @@
-"""A cross-encoder's scores of pairs, kept on the disk, for other models to learn from."""
+"""A cross-encoder's scores of pairs, kept on disk, for other models to learn from."""

@@ -1,6 +1,6 @@
-"""A student that learns to score as its teacher does: what `polyrank.distil` does.
+"""A student learns to score as its teacher does: `polyrank.distil`.
 
-Knows what the arguments mean; labels and training are other modules'.
+Knows what the arguments mean; other modules label and train.
 """
 
 from __future__ import annotations
@@ -85,9 +85,9 @@ def distil(
         labels: A JSONL file that keeps the teacher's labels for later runs. By default they stay in
             memory, and those of 10,000 examples or more in OUTPUT.labels.jsonl.
         relabel: Discard the labels in the file and score again.
-        config: Settings of the training in the place of keywords.
+        config: All settings of the training, instead of keywords.
         objective: The name of the loss, or all settings of the objective.
-        negatives: Settings of the pairs in the place of keywords.
+        negatives: All settings of the pairs, instead of keywords.
         bm25: Settings of BM25.
         dev: What chooses the best checkpoint, as for `train`.
         dev_candidates: Candidates of each dev example that has none, as for `train`.
@@ -105,7 +105,7 @@ def distil(
             the labels in the file are others.
         DataError: The data cannot be read, or no negative was found.
         TrainingError: The loss is not finite or has diverged.
-        StorageError: The disk refuses to take the model or the labels.
+        StorageError: The model or the labels cannot be written.
     """
     say = listener(say, show_progress_bar)
     if not isinstance(student, TwoTower):

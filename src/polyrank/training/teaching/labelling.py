@@ -1,4 +1,4 @@
-"""A teacher's labels: what it scores, block by block, and the store that keeps what it gave.
+"""A teacher's labels: what it scores, block by block, and the store that keeps them.
 
 A store is a file of lines; a description beside it names the teacher and everything else that the
 labels depend on. `label` gives examples the scores of their response and of each negative.
@@ -72,8 +72,9 @@ def label(
         settings = replace(settings, missing="keep")
     if not methods and not (given and any(example.negatives for example in examples)):
         raise DataError(
-            "No example has negatives to be scored.",
-            "Let some be found (--pairs random, bm25 or model), or mine them: polyrank mine.",
+            "No example has negatives to score.",
+            "Let polyrank find some (--pairs random, bm25 or model), or mine them with polyrank "
+            "mine.",
         )
     if methods and pool is None:
         pool = Pool.of_examples(examples)
@@ -83,7 +84,7 @@ def label(
     )
     if not labelled:
         raise DataError(
-            "No negatives were found for any example, so that there is nothing to score.",
+            "No negatives were found for any example, so there is nothing to score.",
             "Choose other --pairs, widen the ranks or relax the margins.",
         )
     return labelled
@@ -143,7 +144,7 @@ class Labelling(ABC, Generic[T]):
             job.output.unlink(missing_ok=True)
             description_of(job.output).unlink(missing_ok=True)
         if is_complete(job):
-            say(f"{self.kept} are those in {store}.")
+            say(f"{self.kept} are read from {store}.")
         else:
             self.write(job, relabel, block_size, show_progress_bar, say)
         with open(job.output, encoding="utf-8") as lines:
@@ -163,7 +164,7 @@ class Labelling(ABC, Generic[T]):
     def write(
         self, job: Job, relabel: bool, block_size: int, show_progress_bar: bool, say: Say
     ) -> None:
-        """Label what an interrupted run left undone, and put the store in its place."""
+        """Label what an interrupted run left, and put the store in its place."""
         with working(job, restart=relabel) as work:
             journal = work.line_journal()
             start = journal.total("read")

@@ -1,6 +1,6 @@
 """What a student learns from a teacher: the objective, and the records with the teacher's labels.
 
-Knows what is scored and where the scores are kept; knows nothing of how the student is trained.
+Knows what is scored and where the scores are kept, not how the student is trained.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class Lesson:
         if not self.methods:
             raise UsageError(
                 "Labelled pairs have labels of their own, and pairs = given adds nothing to them.",
-                "Let new pairs be found: bm25, model or random.",
+                "Choose how to find new pairs: bm25, model or random.",
             )
         silver = silver_pairs(teacher, data, **common)
         say(f"{len(data):,} gold pairs, and {len(silver):,} silver ones labelled by {name}{place}")

@@ -1,4 +1,4 @@
-"""Silver pairs: texts of labelled pairs put together anew and labelled by a cross-encoder.
+"""Silver pairs: texts of labelled pairs, combined in new ways and labelled by a cross-encoder.
 
 This is Augmented SBERT (Thakur et al., 2021): a bi-encoder is then trained on gold and silver.
 """
@@ -56,8 +56,7 @@ def silver_pairs(
     )
     if not pairs:
         raise DataError(
-            "No new pairs were found: the data already pair every text with all that were found "
-            "for it.",
+            "No new pairs were found: the data already contain every pair that was found.",
             "Choose other --pairs, widen the ranks, or give more data.",
         )
     return pairs
@@ -173,6 +172,6 @@ def require_same_labels(teacher: CrossEncoder, gold: Sequence[LabelledPair]) -> 
         if most >= teacher.config.num_labels:
             raise UsageError(
                 f"The data have a class {most}, but the teacher knows only "
-                f"{teacher.config.num_labels} classes, from 0.",
+                f"{teacher.config.num_labels} classes, counted from 0.",
                 "Train a teacher on this data.",
             )

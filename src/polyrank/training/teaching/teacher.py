@@ -21,7 +21,7 @@ class Teacher:
         require_cross(model, role)
         if model.config.task == "classify":
             raise UsageError(
-                f"{role} must give one score for a pair, got a cross-encoder with "
+                f"{role} must give one score per pair, got a cross-encoder with "
                 f"{model.config.num_labels} classes.",
                 "Train one with --task rank or --task regress.",
             )
@@ -46,7 +46,7 @@ class Teacher:
 
 
 def key_of(context: Context, text: str) -> Pair:
-    """A pair that can be a key."""
+    """A pair in a hashable form."""
     return context if isinstance(context, str) else tuple(context), text
 
 
