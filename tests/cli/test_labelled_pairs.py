@@ -254,7 +254,7 @@ def test_compare_on_scores(models, sts, tmp_path, capsys):
     assert all(0 < each["p"] <= each["p_holm"] <= 1 for each in found["differences"])
     page = (out / "comparison.md").read_text()
     assert "Quality, 25 pairs" in page
-    assert "ms a pair" in page
+    assert "ms per pair" in page
     assert (out / "comparison.svg").exists()
     rows = [json.loads(line) for line in (out / "per-query.jsonl").read_text().splitlines()]
     assert len(rows) == 25

@@ -19,7 +19,7 @@ from polyrank.scoring.poly import poly_scores
 
 
 class SlowCross(FakeCross):
-    """0.2 ms a pair; remembers how many pairs each call had."""
+    """0.2 ms per pair; remembers how many pairs each call had."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -119,7 +119,7 @@ def test_a_model_without_a_classifier_is_not_judged_by_classes(variant, bert):
 @pytest.mark.parametrize("variant", ["bi", "cross"])
 def test_other_classes_than_the_models_are_refused(variant, bert):
     model = classifying(variant, bert, NAMES)
-    with pytest.raises(UsageError, match="pair 2 has the class yes, and the model tells contra"):
+    with pytest.raises(UsageError, match="pair 2 has the class yes, but the model predicts contra"):
         evaluate_pairs(model, class_pairs(("neutral", "yes", "neutral")))
     with pytest.raises(UsageError, match="classes differ: pair 1 has the class 0"):
         evaluate_pairs(model, class_pairs((None, None, None)))

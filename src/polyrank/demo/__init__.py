@@ -1,1 +1,1 @@
-"""The demo: a corpus that every machine has, and three architectures trained on it."""
+"""The demo: three architectures, trained on a corpus that every machine has."""

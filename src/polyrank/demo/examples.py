@@ -45,7 +45,7 @@ class Passage(NamedTuple):
 
     @property
     def text(self) -> str:
-        """The passage as it is read alone."""
+        """The passage as a text of its own."""
         return f"{self.title}: {self.body}"
 
 
@@ -63,7 +63,7 @@ class Drawn(NamedTuple):
 
 
 class Splits(NamedTuple):
-    """Examples to train on, to choose by and to report."""
+    """Examples for training, dev and test."""
 
     train: list[Example]
     dev: list[Example]

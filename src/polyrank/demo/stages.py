@@ -1,7 +1,6 @@
-"""The stages of the demo: data, models, comparison, index. `cli/demo` says what they come to.
-
-Every stage leaves its result in the demo's folder, in the form that the other commands read. A
-repeated demo skips the stages whose results it finds there.
+"""The stages of the demo: data, models, comparison, index. Each stage leaves its result in the
+demo's folder, in the form that the other commands read. A repeated demo skips the stages whose
+results are there.
 """
 
 from __future__ import annotations
@@ -122,7 +121,7 @@ def own_data(file: Path, folder: Path) -> DemoData:
 
 
 def read_data(folder: Path) -> DemoData:
-    """What an earlier stage wrote; few dev and test examples, since the demo has little time."""
+    """What an earlier stage wrote, with few dev and test examples, to save time."""
     return DemoData(
         train=list(read_examples(folder / "train.jsonl")),
         dev=spread(list(read_examples(folder / "dev.jsonl")), MOST_DEV),

@@ -1,6 +1,5 @@
-"""Several models on one set of data, from models to a report: what `polyrank.compare` does.
-
-Each step is another module's: the task, the evaluator, the statistics, the report.
+"""`polyrank.compare`: several models on one set of data, from models to a report. Other modules do
+the steps: the task, the evaluator, the statistics, the report.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ from polyrank.storage import require_replaceable
 EVALUATIONS = "evaluations"
 """The folder of kept results inside that of a comparison."""
 SIZES, PLOTTED = (100, 1000, 100_000), 1000
-"""The numbers of candidates to time a query against, and the one that is plotted."""
+"""The numbers of candidates that a query is timed against, and the one that is plotted."""
 WIDTH = 160
 """Letters of a line of the tables."""
 Compared = Evaluated | Sequence[Evaluated]
@@ -246,13 +245,13 @@ def named_models(
 
 
 def source_of(model: Any, name: str, number: int) -> str:
-    """What stands for a model in memory: its folder, which may say how it was trained."""
+    """The source of a model in memory: its folder, which may say how it was trained."""
     path = getattr(model, "path", None)
     return f"{name} {number}" if path is None else str(path)
 
 
 def name_of_model(model: Any) -> str:
-    """What a model of a list is called: by its folder, or by its architecture."""
+    """The name of a model in a list: its folder's or its architecture's."""
     if model == BM25:
         return BM25
     path = model if isinstance(model, (str, Path)) else getattr(model, "path", None)

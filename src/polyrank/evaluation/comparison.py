@@ -1,8 +1,7 @@
-"""Several models on one set: figures with their intervals, and whether the models differ.
-
-A model may have several runs, which differ in their seed: the values of a query are averaged over
-them before anything else is done. Of labelled pairs, correlations are averaged, and classes are
-counted together. Knows metrics; evaluates nothing and loads no model.
+"""Several models on one set: figures with their intervals, and whether the models differ. A model
+may have several runs with different seeds; the values of a query are first averaged over them. On
+labelled pairs, correlations are averaged and class counts are pooled. Knows metrics; evaluates
+nothing and loads no model.
 """
 
 from __future__ import annotations
@@ -31,12 +30,12 @@ from polyrank.evaluation.statistics import CorrelationOf, MacroF1Of, MeanOf, Sta
 
 CONFIDENCE = 0.95
 Run = QueryMetrics | PairResults
-"""What one model says of all queries, or of all labelled pairs."""
+"""The results of one run on all queries, or on all labelled pairs."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Costs:
-    """What a model costs; None stands for what it does not have."""
+    """What a model costs; None where it has no such cost."""
 
     parameters: int | None = None
     vector_bytes: int | None = None
@@ -85,7 +84,9 @@ class Mean:
 
 @dataclass(frozen=True, kw_only=True)
 class Difference:
-    """How far the better of two models is ahead, and how often chance alone gives as much."""
+    """How far the better of two models is ahead, and how often chance alone would put it as far
+    ahead.
+    """
 
     better: str
     other: str
@@ -104,7 +105,7 @@ class Difference:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Comparison:
-    """The result of `compare_contenders`; `metric` is the one that the tests are of."""
+    """The result of `compare_contenders`; `metric` is the one that is tested."""
 
     contenders: tuple[Contender, ...]
     metric: str
@@ -115,12 +116,12 @@ class Comparison:
 
     @property
     def num_queries(self) -> int:
-        """How many queries every mean is of."""
+        """The number of queries behind every mean."""
         return len(self.contenders[0].runs[0].ids)
 
     @property
     def unit(self) -> str:
-        """What every figure is made of: `query` or `pair`."""
+        """What every figure is computed from: `query` or `pair`."""
         return self.contenders[0].runs[0].unit
 
     @property
@@ -258,7 +259,7 @@ def differences_of(
 
 
 def check(contenders: Sequence[Contender]) -> None:
-    """Raise UsageError for what cannot be compared."""
+    """Raise UsageError for models that cannot be compared."""
     if not contenders:
         raise UsageError("There is no model to compare.", "Give at least one.")
     names = [each.name for each in contenders]

@@ -1,6 +1,5 @@
-"""One model on data of any kind: what `polyrank.evaluate` does.
-
-Knows which measurement suits which data; measures nothing itself.
+"""`polyrank.evaluate`: one model on data of any kind. Knows which measurement suits which data;
+measures nothing itself.
 """
 
 from __future__ import annotations
@@ -53,7 +52,7 @@ class EvaluationResult:
     labels: dict[str, str]
     """From the name of a figure to what people call it: `R@1/20`."""
     about: str
-    """What it is of: how many examples, queries or pairs."""
+    """What was evaluated: how many examples, queries or pairs."""
     details: QueryMetrics | PairResults
     """The values of each query, or what was said of each pair."""
     sizes: dict[str, Any]
@@ -62,7 +61,7 @@ class EvaluationResult:
     """Of examples with candidates: the rank of each response."""
 
     def __getitem__(self, name: str) -> float:
-        """The figure of a name. Raises UsageError for one that was not measured."""
+        """The figure with this name. Raises UsageError for one that was not measured."""
         if name not in self.figures:
             raise UsageError(f"There is no figure {name!r}.", nearest(name, self.figures))
         return self.figures[name]
@@ -89,7 +88,7 @@ class EvaluationResult:
         return plain
 
     def __repr__(self) -> str:
-        """One line per figure, for people; of classes, one line for each too."""
+        """One line per figure and, if there are classes, one line per class."""
         lines = [self.about]
         lines += [f"  {self.labels[name]:<10} {value:.4f}" for name, value in self.figures.items()]
         if isinstance(self.details, PairResults):
@@ -270,12 +269,12 @@ def task_for(
 
 
 def first_of(found: Found, limit: int | None) -> Found:
-    """The first records, or a corpus with its first queries."""
+    """The first records, or a corpus with only its first queries."""
     return found[:limit] if isinstance(found, list) else found.first(limit)
 
 
 def opened(model: Any, task: Task) -> Any:
-    """A model as it is, or the one of a folder; BM25 is built from the data."""
+    """A model, or the one in a folder; BM25 is built from the data."""
     if model == BM25:
         return task.lexical()
     if isinstance(model, (str, Path)):

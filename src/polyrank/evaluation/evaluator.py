@@ -1,7 +1,7 @@
 """Saved models → contenders: each model is evaluated and timed once, and its results are kept.
 
-A comparison that was interrupted, or that gets a further model, resumes from what is kept. Knows
-how a model is loaded only through the function that it is given.
+A comparison that was interrupted, or that gets another model, resumes from what is kept. Loads
+models only through the function that it is given.
 """
 
 from __future__ import annotations
@@ -65,12 +65,12 @@ class EvaluatorSettings:
 
 @dataclass(frozen=True, kw_only=True)
 class ModelInfo:
-    """What is known of a source before it is evaluated."""
+    """What is known about a source before it is evaluated."""
 
     source: str
     architecture: str
     identity: str
-    """The fingerprint of the model and how precisely it computes."""
+    """The fingerprint of the model and its precision."""
     settings: dict[str, Any]
     device: str
     parameters: int | None
@@ -200,7 +200,9 @@ class Evaluator:
         )
 
     def metrics(self, entry: Entry, info: ModelInfo, first: ModelInfo | None) -> Run:
-        """What each query scores, or what is said of each pair, kept or measured now."""
+        """The scores of each query, or the predictions for each pair: kept ones, or measured
+        now.
+        """
         stage = first if info.architecture == "cross" else None
         reranked = (stage.identity, self.settings.num_candidates) if stage else ()
         names = [] if isinstance(self.task, PairTask) else list(self.task.metrics)
@@ -242,7 +244,7 @@ class Evaluator:
         return rerank(self.open(info.source), task.data, found, top, show_progress_bar=True)
 
     def latency(self, entry: Entry, info: ModelInfo) -> dict[int, Latency]:
-        """The time of a query at each size, kept or measured now."""
+        """The time of a query at each size: kept, or measured now."""
         settings = self.settings
         machine = (info.device, torch.get_num_threads())
         how = (list(settings.sizes), settings.num_queries, settings.time_limit)
@@ -297,7 +299,7 @@ def require_same_settings(entry: Entry, runs: Sequence[ModelInfo]) -> None:
 
 
 def training_seconds(folder: Path) -> float | None:
-    """What the folder of a model says that its training took, if it says so."""
+    """The seconds that a model's training took, if its folder says so."""
     try:
         seconds = json.loads((folder / TRAINING_RECORD).read_text(encoding="utf-8"))["seconds"]
         return float(seconds)

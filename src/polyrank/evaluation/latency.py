@@ -36,7 +36,9 @@ from polyrank.scoring.topk import (
 )
 
 ENCODED_TEXTS = 256
-"""This many candidates are encoded, then repeated: no value changes the time of a score."""
+"""This many candidates are encoded and then repeated: the time of a score does not depend on its
+value.
+"""
 
 SCORED_WHOLE = 10_000
 """Up to this many candidates are all scored; more are searched for the best `SEARCHED`."""

@@ -1,6 +1,5 @@
-"""The metrics of a ranking by name: which there are, which are usual, what people call them.
-
-Needs no arrays: the command line and the settings of a run read names, too.
+"""The metrics of a ranking by name: which exist, which are usual, what people call them. Needs no
+arrays, since the command line and the settings of a run read names, too.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ class Metric(NamedTuple):
 
 
 def parse_metric(name: str) -> Metric:
-    """The metric of a name such as `ndcg@10`. Raises UsageError where there is none."""
+    """The metric with a name such as `ndcg@10`. Raises UsageError if there is none."""
     found = NAME.fullmatch(name)
     if found is None:
         raise UsageError(

@@ -1,7 +1,8 @@
 """Ranking metrics, query by query. Arrays and names only: knows no models and no texts.
 
 Ties are scored at chance: each metric is its expected value over a random order of the candidates
-that tie with the gold one. So a constant scorer gets exactly what guessing gets: recall@k = k / C.
+that tie with the gold one. So a constant scorer scores exactly what guessing would: recall@k = k /
+C.
 
 Letters: C candidates of an example, E examples; `above` candidates score more than the gold one,
 `tied` others score the same. The gold rank is then uniform on above + 1 … above + tied + 1.
@@ -30,7 +31,7 @@ class QueryMetrics:
     num_candidates: tuple[int, int]
     """The fewest and the most candidates that a query ranks."""
     searched: bool = False
-    """Whether the candidates are a corpus, whose size is not part of the metrics' labels."""
+    """Whether the candidates are a corpus, whose size does not appear in the metrics' labels."""
 
     @property
     def subject(self) -> Any:
@@ -137,7 +138,9 @@ def expected_rank(ranks: GoldRanks) -> NDArray[np.float64]:
 
 
 def expected_values(ranks: GoldRanks, name: str) -> NDArray[np.float64]:
-    """The metric of a name for each example, (E,). MAP is MRR, since one candidate is right."""
+    """The metric with this name for each example, (E,). MAP is MRR, since one candidate is
+    right.
+    """
     metric = parse_metric(name)
     if metric.kind == "recall":
         assert metric.cut is not None

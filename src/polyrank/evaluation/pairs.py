@@ -31,9 +31,9 @@ class ClassFigures:
     """How well one class is found."""
 
     precision: float
-    """The share of the pairs that were given this class and have it; 0 where none was."""
+    """Of the pairs that were given this class, the share that have it; 0 if there are none."""
     recall: float
-    """The share of the pairs of this class that were given it; 0 where there are none."""
+    """Of the pairs that have this class, the share that were given it; 0 if there are none."""
     f1: float
     """2 · precision · recall / (precision + recall)."""
     count: int
@@ -42,7 +42,7 @@ class ClassFigures:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class PairResults:
-    """What a model says of n pairs, and what is right: scores, or the numbers of classes.
+    """A model's predictions for n pairs, and the right answers: scores, or the numbers of classes.
 
     `classes` are the model's, by their numbers; None for scores.
     """
@@ -163,8 +163,8 @@ def classes_of(model: Any, pairs: Sequence[LabelledPair]) -> tuple[str, ...] | N
     if not has_classes(pairs):
         if only_classes:
             raise UsageError(
-                f"The model tells the classes {', '.join(known or ())}, but the pairs have scores "
-                "as labels.",
+                f"The model predicts the classes {', '.join(known or ())}, but the pairs have "
+                "scores as labels.",
                 "Give pairs whose labels are classes, or a model that gives a score.",
             )
         return None
@@ -185,7 +185,7 @@ def class_numbers(pairs: Sequence[LabelledPair], known: Sequence[str]) -> NDArra
     """The number of the class of each pair among the classes that a model knows: (n,).
 
     Raises UsageError for another class, and for classes with names where the model's have none, or
-    the reverse: a number stands for another class in every data set.
+    the reverse: numbers mean different classes in different data sets.
     """
     numbers = {name: number for number, name in enumerate(known)}
     found = []
@@ -193,7 +193,7 @@ def class_numbers(pairs: Sequence[LabelledPair], known: Sequence[str]) -> NDArra
         name = str(pair.label) if pair.class_name is None else pair.class_name
         if name not in numbers:
             raise UsageError(
-                f"The classes differ: pair {place} has the class {name}, and the model tells "
+                f"The classes differ: pair {place} has the class {name}, but the model predicts "
                 f"{', '.join(known)}.",
                 "Give pairs of the model's classes, or a model that was trained on those of the "
                 "data.",

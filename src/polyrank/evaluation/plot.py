@@ -1,4 +1,4 @@
-"""Quality against latency: one point a model, with its interval. Needs matplotlib (extra `plot`).
+"""Quality against latency: one point per model, with its interval. Needs matplotlib (extra `plot`).
 
 Knows a comparison; measures nothing. Draws without a display and leaves matplotlib's state alone.
 """
@@ -136,7 +136,7 @@ def set_axes(axes: Any, comparison: Comparison, shown: list[Contender], size: in
 
 
 def legend_handles(shown: list[Contender], size: int) -> list[Any]:
-    """One entry an architecture, and what a hollow point is."""
+    """One entry per architecture, and one for hollow points."""
     from matplotlib.lines import Line2D
 
     kinds = [kind for kind in NAMES if any(each.architecture == kind for each in shown)]

@@ -1,6 +1,6 @@
 """Rank the candidates of examples by a model's scores: recall@k of C candidates, MRR and others.
 
-Every different text is encoded once. Knows the two kinds of models by what they can do.
+Each distinct text is encoded once. Knows the two kinds of models by what they can do.
 
 Letters: B contexts, m vectors of each, N candidates, C candidates of each context, d dimensions.
 """
@@ -71,7 +71,7 @@ T = TypeVar("T", bound=Hashable)
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class PerQuery:
-    """What each example scored, in the order of the examples: what significance tests need."""
+    """The scores of each example, in the order of the examples, as significance tests need them."""
 
     ids: tuple[str | None, ...]
     ranks: NDArray[np.float64]
@@ -171,7 +171,7 @@ def evaluate_examples(
     Recall at each of `ks`, MRR, and the `metrics` named, such as `ndcg@10` or `mrr@5`. A k above
     the fewest candidates of any example is left out: recall@k says nothing there. Raises DataError
     for no examples or for one without candidates, ModelError for a score that is NaN, UsageError
-    for a metric that there is not, or one of `metrics` that such examples cannot give.
+    for an unknown metric, or one of `metrics` that such examples cannot give.
     """
     if not examples:
         raise DataError("There are no examples to evaluate on.", "Give at least one example.")
@@ -311,7 +311,7 @@ def hashable(context: Context) -> str | tuple[str, ...]:
 
 
 def deduplicate(items: Iterable[T]) -> tuple[list[T], list[int]]:
-    """The different items in their order, and for each item its place among them."""
+    """The distinct items in their order, and for each item its place among them."""
     places: dict[T, int] = {}
     found = [places.setdefault(item, len(places)) for item in items]
     return list(places), found

@@ -39,7 +39,7 @@ HOW = {
     "pair": "Intervals: 95%, BCa bootstrap over the pairs of texts. p: two-sided paired "
     "randomisation test; Holm's correction is over all pairs of models. Of several runs of a "
     "model, correlations and accuracy are averaged, and macro F1 is that of their counts together. "
-    "ms a pair: many pairs are scored at once.",
+    "ms per pair: many pairs are scored at once.",
 }
 """How the figures were made, by the unit of the comparison."""
 Cells = list[list[str]]
@@ -68,7 +68,7 @@ def write_report(
 
 
 def environment(device: str) -> dict[str, str]:
-    """The machine and the versions that times and, in the last digits, scores depend on."""
+    """The machine and the versions: times depend on them, and the last digits of scores."""
     resolved = resolve_device(device)
     is_gpu = resolved.type == "cuda"
     name = torch.cuda.get_device_name(resolved) if is_gpu else platform.machine()
@@ -80,7 +80,7 @@ def environment(device: str) -> dict[str, str]:
 
 
 def quality_cells(comparison: Comparison) -> Cells:
-    """A header, then a row a model: the means, the interval of the one that is tested."""
+    """A header, then one row per model: the means, with an interval for the one that is tested."""
     labels = comparison.labels
     metrics = [comparison.metric, *(name for name in labels if name != comparison.metric)]
     several = any(len(each.runs) > 1 for each in comparison.contenders)
@@ -99,12 +99,12 @@ def quality_cells(comparison: Comparison) -> Cells:
 
 
 def cost_cells(comparison: Comparison) -> Cells:
-    """A header, then a row a model: parameters, training, cache and the time of a query."""
+    """A header, then one row per model: parameters, training, cache and the time of a query."""
     sizes = comparison.sizes
     largest = cache_size(comparison)
     of_pairs = comparison.unit == "pair"
     cache = [] if of_pairs else [f"cache at {largest:,}"]
-    times = ["ms a pair" if of_pairs else f"ms at {size:,}" for size in sizes]
+    times = ["ms per pair" if of_pairs else f"ms at {size:,}" for size in sizes]
     rows = [["model", "parameters", "training s", *cache, *times]]
     for each in comparison.contenders:
         costs = each.costs
@@ -122,7 +122,7 @@ def cost_cells(comparison: Comparison) -> Cells:
 
 
 def difference_cells(comparison: Comparison) -> Cells:
-    """A header, then a row for each two models."""
+    """A header, then one row per pair of models."""
     label = comparison.labels[comparison.metric]
     rows = [["better", "other", f"difference in {label}", "95% interval", "p", "p (Holm)", ""]]
     for each in comparison.differences:

@@ -1,4 +1,5 @@
-"""A model on a retrieval set: the whole corpus is searched, and the ranking judged query by query.
+"""A model on a retrieval set: it searches the whole corpus, and the ranking is judged query by
+query.
 
 The measures are those of `ir-measures` (extra `metrics`): nDCG, recall and MRR at any cut, and MAP.
 Ties are broken by the larger id, as in every search. Knows nothing of files.
@@ -39,7 +40,7 @@ QUERIES_AT_ONCE = 64
 
 @runtime_checkable
 class Searcher(Protocol):
-    """What has candidates of its own and finds them: an index, BM25, an index with a reranker."""
+    """Anything that searches candidates of its own: an index, BM25, an index with a reranker."""
 
     def search(self, contexts: Sequence[Context], top_k: int = 10) -> Sequence[Sequence[Hit]]:
         """The best `top_k` candidates for each context, the best first."""

@@ -208,7 +208,7 @@ def as_rows(values: ArrayLike) -> Array:
     rows = np.atleast_2d(np.asarray(values, dtype=np.float64))
     if rows.ndim != 2 or not rows.shape[1] or not np.isfinite(rows).all():
         raise UsageError(
-            f"A statistic needs rows of finite values, one a query, got shape {rows.shape}.",
+            f"A statistic needs rows of finite values, one per query, got shape {rows.shape}.",
             "Give at least one query, and leave out what is not a number.",
         )
     return rows

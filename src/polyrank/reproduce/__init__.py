@@ -1,1 +1,1 @@
-"""The tables of the papers, each a declaration, run with the functions behind `polyrank train`."""
+"""The papers' tables: each is a declaration, run with the functions behind `polyrank train`."""

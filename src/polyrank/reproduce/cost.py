@@ -1,7 +1,6 @@
-"""How much a table takes: runs, contexts and, about, minutes. Needs no torch.
-
-The minutes are of training and of timing, but not of evaluation, from what was measured
-(docs/results.md): all-MiniLM-L6-v2 and small new encoders, on two idle cores of a CPU.
+"""What a table costs: runs, contexts and, roughly, minutes. Does not need torch. The minutes cover
+training and timing but not evaluation. They are estimated from measurements (docs/results.md) of
+all-MiniLM-L6-v2 and small new encoders on two idle CPU cores.
 """
 
 from __future__ import annotations

@@ -36,7 +36,7 @@ DOCS = "the documentation of the installed Python"
 TRAINED = Share(value=0.8, seed=SEED)
 """The questions that may be trained on, where nothing divides them; the others are tested on."""
 PARTS = (("dev", "test"), ("test", "dev"))
-"""What is tested on where a part is missing: the other one."""
+"""Which part replaces one that is missing."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,10 +63,9 @@ class Questions:
     """What both were taken from, where nothing else divides them."""
 
     def share(self, percent: float) -> list[Example]:
-        """So many per cent of all questions, or all that may be trained on.
-
-        A larger share holds a smaller one. Of a set that is divided here, they are those of
-        `polyrank train --share`. Raises DataError where the share is less than one question.
+        """This per cent of all questions, or all training questions. A larger share contains the
+        smaller ones. Where the set is split here, the share is that of `polyrank train --share`.
+        Raises DataError if the share is less than one question.
         """
         if self.whole is not None:
             value = min(percent / 100, TRAINED.value)
@@ -78,7 +77,7 @@ class Questions:
 
 @dataclass(frozen=True, kw_only=True)
 class Pairs:
-    """Labelled pairs; those of inference have none to test on."""
+    """Labelled pairs; inference pairs have no test part."""
 
     train: list[LabelledPair]
     test: list[LabelledPair]
@@ -130,7 +129,7 @@ class TableData:
 
     @cached_property
     def dialogues(self) -> Dialogues:
-        """Those that were given, or questions about Python."""
+        """The given dialogues, or questions about Python."""
         named = self.named("dialogues")
         if named is None:
             parts = {name: list(read_examples(self.docs / f"{name}.jsonl")) for name in OWN}
@@ -150,7 +149,7 @@ class TableData:
 
     @cached_property
     def questions(self) -> Questions:
-        """Those that were given, or questions about Python over all of their passages."""
+        """The given questions, or questions about Python with all passages as the corpus."""
         named = self.named("questions")
         if named is None:
             return self.python_questions()
@@ -173,7 +172,7 @@ class TableData:
         )
 
     def python_questions(self) -> Questions:
-        """A question's answer is to be found among those of all parts."""
+        """The answer to a question is searched among the answers of all parts."""
         parts = {name: list(read_examples(self.docs / f"{name}.jsonl")) for name in OWN}
         source = [example for part in parts.values() for example in part]
         test = with_all_candidates([*parts["dev"], *parts["test"]], "test", source=source)

@@ -1,6 +1,5 @@
-"""What `--data` can name: data sets, where they can be had, and how their files are called.
-
-Reads no file; needs no torch.
+"""What `--data` can name: data sets, where to get them, and what their files are called. Reads no
+file; does not need torch.
 """
 
 from __future__ import annotations
@@ -24,13 +23,13 @@ OWN: Patterns = {
 
 @dataclass(frozen=True, kw_only=True)
 class DataSet:
-    """What can be given by name: `--data NAME=PATH`."""
+    """A data set that can be given by name: `--data NAME=PATH`."""
 
     name: str
     kind: Kind
     about: str
     where: str
-    """Where it can be had."""
+    """Where to get it."""
     files: Patterns = field(default_factory=lambda: OWN)
     """Of a folder, the file of each part: the first pattern that any file fits."""
     format: str = "auto"
@@ -110,7 +109,7 @@ DATA: Mapping[str, DataSet] = {
     )
 }
 MADE: tuple[Kind, ...] = ("dialogues", "questions", "corpus")
-"""The kinds that are made of the Python documentation where no path is given."""
+"""The kinds that are made from the Python documentation if no path is given."""
 
 Given = Mapping[str, tuple[str, ...]]
 
@@ -157,7 +156,7 @@ def part_of(data: DataSet, path: str, part: str, other: str | None = None) -> st
                 raise UsageError(
                     f"{folder} has several files that could be the {name} part of {data.name}: "
                     f"{', '.join(each.name for each in found)}.",
-                    "Put the one that is meant into a folder with the other parts.",
+                    "Put the one you mean into a folder with the other parts.",
                 )
             if found:
                 return str(found[0])

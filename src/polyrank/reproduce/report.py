@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
 NOTE = (
     "Intervals: 95%, BCa bootstrap over the queries or pairs. p: two-sided paired randomisation "
-    "test; Holm's correction is over all pairs of rows. The paper's figures are of its own data, "
-    "encoders and scale."
+    "test; Holm's correction is over all pairs of rows. The paper's figures come from its own "
+    "data, encoders and scale."
 )
 LABELS = {"mrr": "MRR", "spearman": "Spearman", "pearson": "Pearson", "times": "× the first"}
 

@@ -41,7 +41,7 @@ FEW_PERMUTATIONS = 10_000
 
 @dataclass(frozen=True, kw_only=True)
 class RunSettings:
-    """How tables are run."""
+    """How to run tables."""
 
     scale: Scale
     overrides: Overrides = field(default_factory=Overrides)
@@ -53,7 +53,7 @@ class RunSettings:
 
 @dataclass(frozen=True, kw_only=True)
 class Outcome:
-    """What one run reached."""
+    """The result of one run."""
 
     figures: dict[str, float]
     """By metric; means over the queries."""
@@ -123,7 +123,7 @@ def run_table(
     """
     if table.always_new and settings.base is not None:
         raise UsageError(
-            f"The table {table.name} varies the size of new encoders, so it has no base.",
+            f"The table {table.name} varies the size of new encoders, so it takes no base.",
             "Leave out --base, or choose another table.",
         )
     rows = table.rows(settings.scale)
@@ -221,7 +221,7 @@ class Runner:
         return len(self.data.sts.test) if self.table.task == "sts" else None
 
     def outcome(self, row: Row, seed: int) -> Outcome:
-        """What a run reached, kept or run now."""
+        """The result of a run: kept, or run now."""
         seed = seed if row.stages else 0
         identity = self.maker.identity(row.stages, seed) if row.stages else [BM25]
         measured = [self.table.task, list(self.table.metrics), self.tested_digest]

@@ -1,5 +1,5 @@
-"""A row's stages, one after the other, each into a model folder: the same functions as behind
-`polyrank train` and `polyrank pretrain`. Knows nothing of tables or of what is measured.
+"""Runs the stages of a row, each into a model folder, with the functions behind `polyrank train`
+and `polyrank pretrain`. Knows nothing of tables or of what is measured.
 """
 
 from __future__ import annotations
@@ -130,7 +130,7 @@ def require_none(left: Mapping[str, Any], known: Any) -> None:
 
 
 class Maker:
-    """Makes the model of each row; a stage that was made before is not made again.
+    """Makes the model of each row; a finished stage is not repeated.
 
     Fine-tuned models are made in `models`, pre-trained encoders in `encoders`. Every pre-training
     has seed 0; the seed of a run is that of its fine-tuning.

@@ -1,7 +1,6 @@
-"""What a table is: rows, each of which is trained in stages and measured. Needs no torch.
-
-A table is declared once and runs at any scale. Settings go by the names that `polyrank train` and
-`polyrank pretrain` have; at the papers' scale they stand above those of the papers' recipes.
+"""What a table is: rows, each of which is trained in stages and measured. Does not need torch. A
+table is declared once and runs at any scale. Settings have the names of `polyrank train` and
+`polyrank pretrain`; at the papers' scale they override the papers' recipes.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ BM25 = "bm25"
 
 @dataclass(frozen=True, kw_only=True)
 class Scale:
-    """How much is computed: the settings below those of a table."""
+    """How much is computed: the default settings, which a table overrides."""
 
     name: str
     about: str
@@ -61,7 +60,7 @@ SCALES: Mapping[str, Scale] = {
     for scale in (
         Scale(
             name="small",
-            about="minutes a run on two cores of a CPU",
+            about="minutes per run on two CPU cores",
             training={"max_steps": 40, "batch_size": 64, "evaluations": 1, **LENGTHS},
             pretraining={
                 "max_steps": 300,
@@ -77,7 +76,7 @@ SCALES: Mapping[str, Scale] = {
         ),
         Scale(
             name="medium",
-            about="minutes a run on a GPU",
+            about="minutes per run on a GPU",
             training={"max_steps": 1000, "batch_size": 128, "evaluations": 1, **LONG},
             pretraining={"max_steps": 10_000, "batch_size": 512, "evaluations": 1, **OF_PAIRS},
             layers=6,
@@ -90,7 +89,7 @@ SCALES: Mapping[str, Scale] = {
 
 @dataclass(frozen=True, kw_only=True)
 class Overrides:
-    """What is typed in the place of a scale's settings."""
+    """What the user typed to replace a scale's settings."""
 
     max_steps: int | None = None
     pretraining_steps: int | None = None
@@ -105,7 +104,9 @@ class Train:
     data: Kind
     settings: Settings = field(default_factory=dict)
     share: float = 100.0
-    """Per cent of all questions, those for testing included; a larger share holds a smaller."""
+    """Per cent of all questions, including those for testing; a larger share contains a smaller
+    one.
+    """
     effort: float = 1.0
     """The share of the scale's steps; 0 leaves the model as it starts."""
 
@@ -129,10 +130,10 @@ class Pretrain:
     """A bi-encoder, trained on pairs of a corpus: a new one, or one that starts from the base."""
 
     tasks: str = ""
-    """By commas; without any, the model stays as it starts."""
+    """Separated by commas; without any, the model stays as it starts."""
     settings: Settings = field(default_factory=dict)
     encoder: Settings = field(default_factory=dict)
-    """Of a new encoder, in the place of the scale's."""
+    """For a new encoder, instead of the scale's."""
 
     def resolved(self, scale: Scale, overrides: Overrides, *, new: bool) -> dict[str, Any]:
         """All settings; `new` is whether the encoder is a new one."""
@@ -159,7 +160,7 @@ class Row:
     stages: tuple[Stage, ...] = ()
     """None for BM25."""
     paper: tuple[float | None, ...] = ()
-    """The paper's figures, by the table's `paper_columns`; those that lack are not published."""
+    """The paper's figures, by the table's `paper_columns`; missing ones were not published."""
 
 
 Rows = Callable[[Scale], Sequence[Row]]
@@ -177,10 +178,10 @@ class Table:
     metrics: tuple[str, ...]
     """What is shown; models are compared by the first."""
     paper_columns: tuple[str, ...]
-    """What the paper's figures are of."""
+    """What the paper's figures measure."""
     rows: Rows
     always_new: bool = False
-    """Whether its encoders are new ones at any rate, since it varies their size."""
+    """Whether its encoders are always new, because it varies their size."""
 
     def kinds(self, scale: Scale) -> tuple[Kind, ...]:
         """The kinds of data that it needs."""

@@ -1,4 +1,4 @@
-"""The declarations, a module for each paper, and all of them by name."""
+"""The declarations, one module per paper, and all of them by name."""
 
 from __future__ import annotations
 

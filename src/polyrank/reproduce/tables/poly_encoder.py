@@ -1,6 +1,6 @@
 """The tables of Humeau, Shuster, Lachaux and Weston: Poly-encoders (ICLR 2020).
 
-The papers' figures are per cent. The cross-encoder has the default head and the same batches as
+The paper's figures are percentages. The cross-encoder has the default head and the same batches as
 the others, except at the paper's scale and where its training time is measured.
 """
 
@@ -189,7 +189,7 @@ TABLES = (
     ),
     Table(
         name="inference-speed",
-        about="Milliseconds of a query, by the number of cached candidates",
+        about="Milliseconds per query, by number of cached candidates",
         source=f"{PAPER}, table 5",
         task="speed",
         metrics=("ms@1000", "ms@100000"),
@@ -198,7 +198,7 @@ TABLES = (
     ),
     Table(
         name="training-time",
-        about="Seconds of training for 1,000 contexts",
+        about="Seconds of training per 1,000 contexts",
         source=f"{PAPER}, table 6",
         task="time",
         metrics=("seconds", "times"),
