@@ -106,7 +106,7 @@ def test_work_that_reports_seldom_has_a_steady_rate(now):
 
 
 def test_nested_work_is_left_out_of_the_rate(now):
-    with bar("Training", total=100, unit="steps") as task:
+    with bar("Training", total=100, unit="steps", own_time=True) as task:
         meter = SCREEN.shown[0][0]
         steadily(meter, now, 10, 2)
         with bar("Scoring pairs", total=10, unit="pairs"):
@@ -117,6 +117,16 @@ def test_nested_work_is_left_out_of_the_rate(now):
         assert meter.rate == pytest.approx(2.2)
         assert meter.nested == 20
         assert meter.left == pytest.approx(78 * 30 / 22)  # there will be more nested work
+
+
+def test_nested_work_that_is_the_work_counts(now, capsys):
+    with bar("Predicting", unit="rows", memory=lambda: None) as task:
+        for _ in range(3):
+            with bar("Scoring pairs", total=10, unit="pairs"):
+                now.time += 10
+            task(100)
+        assert SCREEN.shown[0][0].rate == 10
+    assert capsys.readouterr().err == "Predicting: 300 rows in 30 s, 10/s\n"
 
 
 def test_a_total_that_is_unknown_or_wrong(now):

@@ -167,6 +167,7 @@ def bar(
     done: int = 0,
     rate: tuple[str, int] | None = None,
     has_rate: bool = True,
+    own_time: bool = False,
     lines: bool = True,
     memory: Memory | None = None,
 ) -> Iterator[Task]:
@@ -181,6 +182,8 @@ def bar(
         done: What an earlier run has done; it has no part in the rate.
         rate: Another unit for the rate, and how many of it one unit is.
         has_rate: Whether a rate is shown; one of models, for instance, tells nothing.
+        own_time: Whether the rate leaves out the time of nested work, as a training leaves out its
+            evaluations.
         lines: Whether to write lines that stay: how long it took and, where there is no terminal,
             how far it is.
         memory: Gives the peak memory; by default, that of the process.
@@ -209,6 +212,7 @@ def bar(
             done=done,
             rate=rate,
             has_rate=has_rate,
+            own_time=own_time,
             memory=lambda: task.memory(),
             figures=lambda: task.figures,
         )

@@ -1,7 +1,7 @@
 """The numbers of one piece of long work, and the lines that show them.
 
-The rate is that of the last half minute, of what is newly done alone: neither what an earlier run
-had done nor the time of nested work counts. Knows nothing of streams and terminals.
+The rate is that of the last half minute, of what is newly done: what an earlier run has done does
+not count. Knows nothing of streams and terminals.
 """
 
 from __future__ import annotations
@@ -36,12 +36,14 @@ class Meter:
         done: int = 0,
         rate: tuple[str, int] | None = None,
         has_rate: bool = True,
+        own_time: bool = False,
         memory: Callable[[], int | None],
         figures: Callable[[], Mapping[str, str]],
     ) -> None:
         """`done` is what an earlier run has done. `rate` is another unit for the rate, and how many
-        of it one is. `memory` gives the peak so far, in bytes. `figures` gives what else is worth
-        watching, such as the loss, by name, what matters most first.
+        of it one is; with `own_time`, the rate leaves out nested work. `memory` gives the peak so
+        far, in bytes. `figures` gives what else is worth watching, such as the loss, by name, what
+        matters most first.
         """
         self.description = description
         self.total = total
@@ -50,6 +52,7 @@ class Meter:
         self.rate_unit, self.rate_factor = rate or (unit, 1)
         self.names_rate = rate is not None
         self.has_rate = has_rate
+        self.own_time = own_time
         self.memory = memory
         self.figures = figures
         self.began = self.last = time.monotonic()
@@ -71,7 +74,9 @@ class Meter:
                 self.marks.popleft()
 
     def leave_out(self, seconds: float) -> None:
-        """Leave the time of nested work out of the rate."""
+        """Leave the time of nested work out of the rate, where that is wanted."""
+        if not self.own_time:
+            return
         self.nested += seconds
         self.last += seconds
         self.marks = deque((at + seconds, new) for at, new in self.marks)

@@ -67,9 +67,10 @@ class Screen:
         """End the showing of a meter; of long work, one line stays."""
         meter, lines = entry
         with self.lock:
-            nested = self.shown[0] is not entry
-            for outer, _ in self.shown[: self.shown.index(entry)]:
-                outer.leave_out(meter.elapsed - meter.nested)
+            place = self.shown.index(entry)
+            nested = place > 0
+            if nested:
+                self.shown[place - 1][0].leave_out(meter.elapsed)
             self.shown.remove(entry)
             if not self.shown:
                 self.done.set()

@@ -18,7 +18,7 @@ from polyrank.errors import DataError, ModelError, UsageError
 from polyrank.evaluation.ranking import score_candidates
 from polyrank.jobs import Job, working
 from polyrank.models.base import Model
-from polyrank.progress import Say, bar, silent
+from polyrank.progress import Say, bar, silent, watched
 from polyrank.records import Example, ScoringInput
 
 BLOCK = 4096
@@ -113,7 +113,8 @@ def rows_of(model: Any, block: Sequence[ScoringInput], kind: str, start: int) ->
             Example(context=one.context, response=one.candidates[0], candidates=one.candidates)
             for one in block
         ]
-        scores = [values.tolist() for values in score_candidates(model, examples)]
+        scored = score_candidates(model, examples, show_progress_bar=watched())
+        scores = [values.tolist() for values in scored]
         found = [{"scores": values} for values in scores]
     rows = []
     for number, (one, fields) in enumerate(zip(block, found, strict=True), start=start + 1):
@@ -135,7 +136,7 @@ def class_fields(model: Model, block: Sequence[ScoringInput]) -> list[dict[str, 
     """For each input, the class of each candidate and the probabilities of all classes."""
     names = model.classes or ()
     pairs = [(one.context, text) for one in block for text in one.candidates]
-    values = iter(model.class_probabilities(pairs).tolist())
+    values = iter(model.class_probabilities(pairs, show_progress_bar=watched()).tolist())
     found = []
     for one in block:
         rows = list(islice(values, len(one.candidates)))

@@ -202,6 +202,7 @@ def fit(
         unit="steps",
         done=done,
         rate=("pairs", config.batch_size),
+        own_time=True,
         lines=False,  # `ProgressLog` says them
         memory=partial(peak_memory, model.device),
     ) as task:

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from polyrank.errors import ModelError, UsageError
 from polyrank.models.base import Model
 from polyrank.models.cross_encoder import CrossEncoder
+from polyrank.progress import watched
 from polyrank.records import Context
 
 Pair = tuple[str | tuple[str, ...], str]
@@ -38,7 +39,8 @@ class Teacher:
         different = list(dict.fromkeys(keys))
         if not different:
             return []
-        scores = self.model.score_pairs(different).float().tolist()
+        given = self.model.score_pairs(different, show_progress_bar=watched())
+        scores = given.float().tolist()
         if not all(map(math.isfinite, scores)):
             raise not_finite(self.role)
         found = dict(zip(different, scores, strict=True))
