@@ -99,7 +99,7 @@ def test_classes_are_those_of_classify(variant: str, block_size: int, bert: str)
 def test_what_a_model_cannot_predict_is_refused(bert: str) -> None:
     with pytest.raises(UsageError, match="no classifier"):
         list(predict(model_of("poly-learnt", bert), INPUTS, kind="classes"))
-    with pytest.raises(UsageError, match="gives no scores"):
+    with pytest.raises(UsageError, match="predicts classes, not scores"):
         list(predict(model_of("cross-classes", bert), INPUTS, kind="scores"))
     assert "score" in rows_of(model_of("bi-classes", bert), kind="scores")[3]
 

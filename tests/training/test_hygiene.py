@@ -257,7 +257,7 @@ def test_heads_that_are_not_kept_are_counted_apart(bert, tmp_path):
     train(model, records_of(24), tmp_path / "out", config(batch_size=12, max_steps=2))
     counts = json.loads((tmp_path / "out" / "training.json").read_text())["parameters"]
     assert counts["total"] == counts["trained"] == sum(one.numel() for one in model.parameters())
-    assert f"Beside them, {counts['beside']:,} of heads" in (tmp_path / "out/README.md").read_text()
+    assert f"Another {counts['beside']:,} were trained" in (tmp_path / "out/README.md").read_text()
 
 
 def test_the_card_of_a_run_without_dev_data_from_a_folder(bert, tmp_path):

@@ -114,4 +114,4 @@ def test_the_command(bert, tmp_path, capsys):
     assert call("--teacher", tmp_path / "linear") == 2
     assert "must read the two texts separately" in capsys.readouterr().err
     assert call("--teacher", tmp_path / "cross", "--objective", "kl") == 2
-    assert "--in-batch is for examples and the objective" in capsys.readouterr().err
+    assert "(in_batch) is for examples and the objective" in capsys.readouterr().err

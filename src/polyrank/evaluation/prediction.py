@@ -1,7 +1,7 @@
-"""What a model says of texts: a score or a class for each, block by block, also into a file.
+"""A model's predictions for texts, a score or a class for each: block by block, also into a file.
 
 A block is a few thousand pairs, which the model batches by their tokens, so memory does not grow
-with the data. Knows no files of data and nothing of what is right.
+with the data. Knows neither files of data nor right answers.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def resolve_kind(model: Model, kind: Kind) -> Literal["scores", "classes"]:
         )
     if kind == "scores" and getattr(model.config, "task", None) == "classify":
         raise UsageError(
-            "The model tells classes and gives no scores.",
+            "The model predicts classes, not scores.",
             "Ask for classes, or give a model that ranks or regresses.",
         )
     return kind
