@@ -231,7 +231,7 @@ def test_what_cannot_be_compared_is_refused(
     assert "classifies pairs" in refused(capsys, *on, models["bi"], models["classes"])
     (tmp_path / "nothing").mkdir()
     assert "nothing" in refused(capsys, *on, models["bi"], str(tmp_path / "nothing"))
-    assert "'missing' is not a folder" in refused(capsys, *on, models["bi"], "missing")
+    assert "There is no folder 'missing'" in refused(capsys, *on, models["bi"], "missing")
     assert "no metric 'mmr'" in refused(capsys, *on, "bm25", "--metrics", "mmr")
     for wrong in (["--metrics", "recall@1"], ["--ks", "1,5"], ["--metrics", "accuracy"]):
         refused(capsys, *start, "--data", pairs, "bm25", *wrong)
