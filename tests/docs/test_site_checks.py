@@ -65,3 +65,8 @@ def test_style_sheets_are_read_too(checks, tmp_path):
     folder = site(tmp_path, "")
     (folder / "a.css").write_text('@font-face{src:url("https://x.org/f.woff2")}', encoding="utf-8")
     assert list(checks.findings(folder)) == ["a.css loads https://x.org/f.woff2 from elsewhere"]
+
+
+def test_escaped_bars_in_the_code_of_a_table_lose_their_backslash(checks):
+    page = "| `a\\|b` | c\\|d |\n\n`e\\|f`"
+    assert checks.on_page_markdown(page) == "| `a|b` | c\\|d |\n\n`e\\|f`"
