@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 from polyrank.cli.output import Output
 from polyrank.cli.train_data import with_dev_candidates
 from polyrank.config import field_types
-from polyrank.data.answers import text_identity
 from polyrank.data.sampling import hold_out, parse_share
 from polyrank.models.config import CONFIGS
 from polyrank.progress import Say
@@ -195,6 +194,8 @@ def held_out(
 
 def context_of(record: Any) -> int:
     """What records that belong together share: the context, or the first text of a pair."""
+    from polyrank.data.answers import text_identity
+
     context = record.context if hasattr(record, "context") else record.first
     return text_identity(context)
 
