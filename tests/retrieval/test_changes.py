@@ -186,8 +186,8 @@ def test_files_name_their_lines(index, tmp_path):
     ids.write_text("id1\n\nid2\n")
     assert index.delete(ids) == 2
     assert len(index) == 74
-    with pytest.raises(UsageError, match="must be a list"):
-        index.delete("id3")
+    assert index.delete("id3") == 1  # a text is an id, a Path is a file
+    assert index.get("id3") is None
 
 
 def test_lines_without_ids_collide_with_those_of_the_first_file(tmp_path):
