@@ -98,6 +98,14 @@ def test_candidates_of_a_table_are_its_column_of_texts_and_the_other_columns_are
     assert lines_with_id(path, "5") == [5]
 
 
+def test_equal_responses_of_a_table_without_ids_are_one_candidate(tmp_path):
+    texts = "Where?,Here\nWhere is it?,Here\nWho?,Me\n"
+    (tmp_path / "faq.csv").write_text(f"question,answer\n{texts}")
+    (tmp_path / "texts.csv").write_text(f"title,text\n{texts}")
+    assert [one.text for one in read_candidates(tmp_path / "faq.csv")] == ["Here", "Me"]
+    assert [one.text for one in read_candidates(tmp_path / "texts.csv")] == ["Here", "Here", "Me"]
+
+
 def test_candidates_of_a_parquet_file_keep_ids_and_numbers(tmp_path):
     rows = {"id": [7, 8], "text": ["one", "two"], "year": [2020, None], "tags": [["a"], []]}
     pyarrow.parquet.write_table(pyarrow.table(rows), tmp_path / "texts.parquet")

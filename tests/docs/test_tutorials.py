@@ -27,7 +27,8 @@ from markdown_it import MarkdownIt
 from polyrank.cli.main import commands, run
 
 DOCS = Path(__file__).parents[2] / "docs"
-PAGES = [DOCS / "index.md", *sorted((DOCS / "tutorials").glob("*.md"))]
+READMES = sorted(DOCS.parent.glob("README*.md"))
+PAGES = [*READMES, DOCS / "index.md", *sorted((DOCS / "tutorials").glob("*.md"))]
 INFO = re.compile(r'(?P<language>\w+)(?: title="(?P<title>[\w.-]+)")?')
 SAME = doctest.OutputChecker()
 SPEED = re.compile(r"\d[\d.]*(?= (?:s|contexts/s)\b)")

@@ -7,7 +7,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from polyrank.data.columns import TEXT, folded
+from polyrank.data.columns import RESPONSE, TEXT, folded
 from polyrank.data.files import at_line, base_suffix, read_lines
 from polyrank.data.json_files import json_object, read_json_lines
 from polyrank.data.metadata import as_metadata, can_be_filtered
@@ -25,11 +25,12 @@ def read_candidates(
     """Yield the candidates of a file of any size, one by one.
 
     A `.jsonl` file (also compressed) holds objects with "text" and, optionally, "id" and
-    "metadata". A `.csv`, `.tsv` or `.parquet` file has a column of texts with a usual name;
-    optionally ids; and its other columns are metadata, if filters can use their names. Any other
-    file holds one text per line. Blank lines and rows without a text are skipped. Without an id,
-    the number of the line is the id. Only the places from `start` to before `stop` are read, if
-    they are given. Raises DataError, with file and line.
+    "metadata". A `.csv`, `.tsv` or `.parquet` file has a column of texts with a usual name,
+    optionally one of ids, and metadata in the other columns whose names filters can use; equal
+    responses of a table without ids are one candidate. Any other file holds one text per line.
+    Blank lines and rows without a text are skipped. Without an id, the number of the line is the
+    id. Only the places from `start` to before `stop` are read, if they are given. Raises DataError,
+    with file and line.
     """
     path = Path(path)
     if base_suffix(path) in TABLES:
@@ -46,36 +47,34 @@ def read_columns(path: Path) -> Iterator[tuple[int, Candidate]]:
 
     Raises DataError, with file and line.
     """
-    source = Source(path=path)
-    for row in read_rows(source):
+    seen: set[int] = set()
+    for row in read_rows(Source(path=path)):
         known = folded(row.values)
-        text = next((known[name] for name in TEXT if name in known), None)
-        if text is None:
+        column = next((known[name] for name in TEXT if name in known), None)
+        if column is None:
             raise row.blame(
                 f"No column holds the texts: the columns are {', '.join(map(repr, row.values))}.",
                 "Rename the column of the texts to text.",
             )
-        if not row.values[text]:
+        id_column = next((known[name] for name in IDS if name in known), None)
+        text, identifier = row.values[column], row.values[id_column] if id_column else None
+        if not text:
             continue
+        if id_column is None and column.casefold() in RESPONSE:
+            if hash(text) in seen:
+                continue
+            seen.add(hash(text))
         number = int(row.place.rpartition(" ")[2])
-        identifier = next((known[name] for name in IDS if name in known), None)
-        others = {
+        metadata = {
             name: value
             for name, value in row.values.items()
-            if name not in (text, identifier)
+            if name not in (column, id_column)
             and isinstance(value, (str, int, float))
             and value != ""
             and can_be_filtered(name)
         }
-        named_by = row.values[identifier] if identifier else None
-        yield (
-            number,
-            Candidate(
-                str(number if named_by in (None, "") else named_by),
-                str(row.values[text]),
-                as_metadata(others, row.blame),
-            ),
-        )
+        named_by = str(number if identifier in (None, "") else identifier)
+        yield number, Candidate(named_by, str(text), as_metadata(metadata, row.blame))
 
 
 def read_text(path: Path, number: int, line: str) -> Candidate:
