@@ -303,7 +303,9 @@ print("After.")
 
 @NO_TERMINALS
 @pytest.mark.parametrize("width", [80, 40, 24])
-def test_a_terminal_shows_one_line_and_words_above_it(width):
+def test_a_terminal_shows_one_line_and_words_above_it(width, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")  # the size of the terminal counts, not what was exported
+
     from tests.terminal import Terminal
 
     def training(line):

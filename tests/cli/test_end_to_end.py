@@ -86,7 +86,7 @@ def test_labelled_pairs_train_and_evaluate(bert, tmp_path, capsys):
     assert -1 <= json.loads(out)["dev"]["spearman"] <= 1
     assert "--triplet-margin has no effect on the objective regression" in err
     card = (model / "README.md").read_text(encoding="utf-8")
-    assert "The recipe `sbert-sts`" in card
+    assert "starting from the recipe `sbert-sts`" in card
     assert load_model(model, device="cpu").config.shared_towers
 
 

@@ -13,12 +13,14 @@ from typing import Any
 import pytest
 
 from polyrank.cli.main import commands, run
-from polyrank.data.loading import load_examples
+from polyrank.data.loading import load_examples, load_with_corpus
 from polyrank.data.sampling import Share
+from polyrank.data.source import Source
 from polyrank.errors import UsageError
 from polyrank.evaluation.ranking import evaluate_examples
 from polyrank.evaluation.report import markdown_rows
 from polyrank.models.bi_encoder import BiEncoder
+from polyrank.progress import silent
 from polyrank.reproduce import data as data_module
 from polyrank.reproduce import runs
 from polyrank.reproduce.data import TableData
@@ -296,8 +298,9 @@ def test_shares_of_the_questions_are_those_of_train(
     questions = TableData(given, tmp_path, None, print).questions
     few, more, most = (set(map(str, questions.share(percent))) for percent in (5, 20, 80))
     assert few < more < most == set(map(str, questions.train))
-    [path] = given["questions"]
-    assert more == set(map(str, load_examples(path, share=Share(value=0.2))))
+    source = Source(path=Path(*given["questions"]))
+    examples, _ = load_with_corpus(source, "auto", None, silent, share=Share(value=0.2))
+    assert more == set(map(str, examples))
     asked = {example.context for example in questions.train}
     assert not asked & set(questions.test.queries.values())
     assert len(asked) + len(questions.test.queries) == len(ANSWERS)

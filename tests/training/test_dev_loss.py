@@ -106,7 +106,7 @@ def test_the_loss_is_computed_without_the_other_processes(monkeypatch):
 @pytest.mark.parametrize(
     ("variant", "case", "dev", "message"),
     [
-        ("bi", "softmax", GRADED, "is trained on examples .*, and the dev data are labelled pairs"),
+        ("bi", "softmax", GRADED, "is trained on examples .*, but the dev data are labelled pairs"),
         ("bi", "triplet", [replace(RANKED[0], negatives=(), candidates=("yes",))], "negatives"),
         ("bi", "kl", [replace(one, scores=None) for one in RANKED], "teacher's score"),
         ("bi", "margin_mse", [replace(one, scores=None) for one in RANKED], "teacher's score"),

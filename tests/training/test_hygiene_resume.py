@@ -145,7 +145,7 @@ def test_a_full_disk_keeps_the_last_checkpoint(number, bert, tmp_path, monkeypat
         save(value, path, *rest)
 
     monkeypatch.setattr(torch, "save", fill)
-    with pytest.raises(StorageError, match=r"checkpoint-4.*free some space.*resumes from"):
+    with pytest.raises(StorageError, match=r"checkpoint-4.*free some space.*resume from"):
         go(tmp_path / "out")
     monkeypatch.setattr(torch, "save", save)
     work = tmp_path / ".out.training"

@@ -174,7 +174,9 @@ class Terminal:
         """Take standard output and error, where they are terminals, to write above the lines."""
         from rich.console import Console
 
-        self.console = Console(file=self.stream, legacy_windows=False)
+        sizes = ("COLUMNS", "LINES")  # may have been exported when the window had another size
+        environment = {name: value for name, value in os.environ.items() if name not in sizes}
+        self.console = Console(file=self.stream, legacy_windows=False, _environ=environment)
         for name in ("stdout", "stderr"):
             stream = getattr(sys, name)
             if is_terminal(stream):
