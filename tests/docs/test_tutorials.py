@@ -31,7 +31,10 @@ READMES = sorted(DOCS.parent.glob("README*.md"))
 PAGES = [*READMES, DOCS / "index.md", *sorted((DOCS / "tutorials").glob("*.md"))]
 INFO = re.compile(r'(?P<language>\w+)(?: title="(?P<title>[\w.-]+)")?')
 SAME = doctest.OutputChecker()
-SPEED = re.compile(r"\d[\d.]*(?= (?:s|contexts/s)\b)")
+VARIES = re.compile(
+    r"(?:\d+ min )?\d[\d.]*(?= (?:s|pairs/s|candidates/s|MB|GB)\b)|  [^ ]* *[^ ]* *s left|  +(?=\d+ pairs)"
+)
+"""Times, rates and memory, which differ from run to run."""
 
 
 @dataclass(frozen=True)
@@ -79,7 +82,7 @@ def run_page(page, capsys):
             printed = "".join(run_command(words, place, capsys) for words in commands_of(block))
         elif block.language == "output":
             assert printed.strip(), f"{place}: nothing was printed above"
-            shown, seen = (SPEED.sub("N", text) for text in (block.text, printed))
+            shown, seen = (VARIES.sub("N", text).rstrip() for text in (block.text, printed))
             same = SAME.check_output(shown, seen, doctest.ELLIPSIS)
             assert same or not REAL, f"{place} has\n{block.text}\nbut this was printed:\n{printed}"
 

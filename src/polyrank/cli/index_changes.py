@@ -76,8 +76,8 @@ def add(options: AddOptions, output: Output) -> None:
         now = len(opened)
     replaced = before + count - now
     output.say(
-        f"{count:,} candidates added to the index {options.index}, {replaced:,} of them in the "
-        f"place of others; it has {now:,}, {took(seconds, count, 'candidates')}"
+        f"The index {options.index} has {now:,} candidates: {count - replaced:,} added, "
+        f"{replaced:,} replaced, {took(seconds, count, 'candidates')}"
     )
     output.result(
         {
@@ -102,7 +102,7 @@ def delete(options: DeleteOptions, output: Output) -> None:
     with contextlib.closing(open_engine(options.index)) as engine:
         count = delete_listed(engine, options.ids)
         left = len(engine)
-    output.say(f"{count:,} candidates deleted from the index {options.index}; it has {left:,}")
+    output.say(f"The index {options.index} has {left:,} candidates: {count:,} deleted")
     output.result({"index": options.index, "num_deleted": count, "num_candidates": left})
 
 
