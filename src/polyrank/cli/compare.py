@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from polyrank.cli.command import command
-from polyrank.cli.data import FigureOptions, load_records, warn_of_left_out
+from polyrank.cli.data import FigureOptions, load_records
 from polyrank.cli.options import ModelOptions, load, option, positional
 from polyrank.cli.output import Output
 from polyrank.config import require
@@ -35,16 +35,10 @@ class CompareOptions(FigureOptions, ModelOptions):
         help="Folders of saved models, or bm25 for the lexical baseline. NAME=MODEL names one; "
         "NAME=MODEL,MODEL,… is one model trained with several seeds.",
     )
-    data: Path = option(
-        help="Examples, a BEIR folder or labelled pairs. Examples have a context, a response "
-        "and, optionally, candidates; a BEIR folder has a corpus, queries and judgements."
-    )
     output: Path = option(
         help="The folder of the comparison. It keeps what was measured, so that an interrupted "
         "or larger comparison resumes."
     )
-    split: str | None = option(None, help="The split to use, such as dev. By default, test.")
-    limit: int | None = option(None, help="Use only the first N examples, queries or pairs.")
     metrics: tuple[str, ...] = option(
         (),
         help="The figure to test and plot, such as recall@20, mrr or ndcg@10; more figures to "
@@ -73,7 +67,6 @@ class CompareOptions(FigureOptions, ModelOptions):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require(self.limit is None or self.limit >= 1, "--limit", "at least 1", self.limit)
         require(self.time_limit > 0, "--time-limit", "positive", self.time_limit)
         require(bool(self.models), "MODEL", "given at least once", "none")
         self.check_figures()
@@ -174,24 +167,11 @@ def load_task(options: CompareOptions, output: Output) -> Task:
     """What the models are compared on; candidates are drawn once for all models."""
     records = load_records(options.data, options, split=options.split, say=output.say)
 
-    from polyrank.evaluation.evaluate import task_for
-    from polyrank.evaluation.tasks import RankingTask
     from polyrank.records import LabelledPair, RetrievalSet
 
     if not isinstance(records, RetrievalSet) and isinstance(records[0], LabelledPair):
         require_pair_figures(options, output)
-    task = task_for(
-        records,
-        lambda found: options.chosen(found, options.limit, output),
-        num_candidates=options.num_candidates,
-        metrics=options.metrics,
-        ks=options.ks,
-        seed=options.seed,
-        name=options.data.name,
-    )
-    if isinstance(task, RankingTask):
-        warn_of_left_out(task, output)
-    return task
+    return options.task_of(records, output)
 
 
 def require_pair_figures(options: CompareOptions, output: Output) -> None:

@@ -24,7 +24,7 @@ from polyrank.progress import Say, silent
 if TYPE_CHECKING:
     from polyrank.cli.output import Output
     from polyrank.data.loading import Records
-    from polyrank.evaluation.tasks import RankingTask
+    from polyrank.evaluation.tasks import RankingTask, Task
     from polyrank.records import Example, LabelledPair, RetrievalSet
 
     Found = TypeVar("Found", list[Example], list[LabelledPair], RetrievalSet)
@@ -55,8 +55,14 @@ class DataOptions(Options):
 
 @dataclass(frozen=True, kw_only=True)
 class FigureOptions(DataOptions):
-    """Options of every command that measures rankings. Inherit from it."""
+    """Options of every command that measures models on data. Inherit from it."""
 
+    data: Path = option(
+        help="Examples, a BEIR folder or labelled pairs. Examples have a context, a response "
+        "and, optionally, candidates; a BEIR folder has a corpus, queries and judgements."
+    )
+    split: str | None = option(None, help="The split to use, such as dev. By default, test.")
+    limit: int | None = option(None, help="Use only the first N examples, queries or pairs.")
     num_candidates: int | Literal["all"] | None = option(
         None,
         help="The number of candidates to rank for each context. Examples without candidates get "
@@ -82,9 +88,11 @@ class FigureOptions(DataOptions):
         help="More figures of rankings, such as ndcg@20, mrr@100, recall@1000 or map.",
         metavar="METRIC,…",
     )
+    seed: int = option(0, help="The seed of the drawn candidates.")
 
     def check_figures(self) -> None:
         """Raise UsageError for a number below its least, or a metric that does not exist."""
+        require(self.limit is None or self.limit >= 1, "--limit", "at least 1", self.limit)
         number = self.num_candidates
         fits = number in (None, "all") or number >= 1  # type: ignore[operator]
         require(fits, "--num-candidates", "at least 1, or all", number)
@@ -100,7 +108,28 @@ class FigureOptions(DataOptions):
         number = self.num_candidates
         return number if isinstance(number, int) else NUM_RERANKED
 
-    def chosen(self, records: Found, limit: int | None, output: Output) -> Found:
+    def task_of(self, records: Records, output: Output) -> Task:
+        """What models are measured on; warns of figures that are left out.
+
+        Raises UsageError, DataError.
+        """
+        from polyrank.evaluation.evaluate import task_for
+        from polyrank.evaluation.tasks import RankingTask
+
+        task = task_for(
+            records,
+            lambda found: self.chosen(found, output),
+            num_candidates=self.num_candidates,
+            metrics=self.metrics,
+            ks=self.ks,
+            seed=self.seed,
+            name=self.data.name,
+        )
+        if isinstance(task, RankingTask):
+            warn_of_left_out(task, output)
+        return task
+
+    def chosen(self, records: Found, output: Output) -> Found:
         """Of everything that was read, what is evaluated: the first `limit` outside of the share.
 
         Of a corpus, these are queries.
@@ -109,8 +138,8 @@ class FigureOptions(DataOptions):
         warn_of_idle_seed(share, self.share_seed, "--except-share", output)
         if not isinstance(records, list):
             rest = records if share is None else records.only(share.rest_of(records.queries))
-            return rest.first(limit)
-        return (records if share is None else share.rest_of(records))[:limit]
+            return rest.first(self.limit)
+        return (records if share is None else share.rest_of(records))[: self.limit]
 
 
 def share_of(given: float | str | None, seed: int) -> Share | None:

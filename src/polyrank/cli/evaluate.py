@@ -8,10 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from polyrank.cli.command import command
-from polyrank.cli.data import FigureOptions, load_records, warn_of_left_out
+from polyrank.cli.data import FigureOptions, load_records
 from polyrank.cli.options import ModelOptions, load, option, positional
 from polyrank.cli.output import Output
-from polyrank.config import require
 from polyrank.display.words import span
 from polyrank.errors import UsageError
 
@@ -31,23 +30,15 @@ class EvaluateOptions(FigureOptions, ModelOptions):
     model: str = positional(
         "MODEL", help=f"The folder of a saved model, or {BM25} for the lexical baseline."
     )
-    data: Path = option(
-        help="Examples, a BEIR folder or labelled pairs. Examples have a context, a response "
-        "and, optionally, candidates; a BEIR folder has a corpus, queries and judgements."
-    )
-    split: str | None = option(None, help="The split to use, such as dev. By default, test.")
-    limit: int | None = option(None, help="Use only the first N examples, queries or pairs.")
     reranker: str | None = option(
         None,
         help="A cross-encoder that reranks the best candidates of the model.",
         metavar="MODEL",
     )
-    seed: int = option(0, help="The seed of the drawn candidates.")
     output: Path | None = option(None, help="Write the figures of each query to this JSONL file.")
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require(self.limit is None or self.limit >= 1, "--limit", "at least 1", self.limit)
         self.check_figures()
 
 
@@ -63,24 +54,14 @@ def evaluate(options: EvaluateOptions, output: Output) -> None:
     """
     records = load_records(options.data, options, split=options.split, say=output.say)
 
-    from polyrank.evaluation.evaluate import measure, task_for
-    from polyrank.evaluation.tasks import PairTask, RankingTask, RetrievalTask
+    from polyrank.evaluation.evaluate import measure
+    from polyrank.evaluation.tasks import PairTask, RetrievalTask
 
     require_figures(options, records)
     warn_of_own_candidates(options, records, output)
-    task = task_for(
-        records,
-        lambda found: options.chosen(found, options.limit, output),
-        num_candidates=options.num_candidates,
-        metrics=options.metrics,
-        ks=options.ks,
-        seed=options.seed,
-        name=options.data.name,
-    )
+    task = options.task_of(records, output)
     searches = isinstance(task, RetrievalTask)
     warn_without_effect(options, output, searches=searches)
-    if isinstance(task, RankingTask):
-        warn_of_left_out(task, output)
     if isinstance(task, PairTask) and options.output is not None:
         output.warn("--output has no effect on labelled pairs: their figures are of all pairs.")
     reranker = options.reranker if searches else None

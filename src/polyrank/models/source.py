@@ -98,20 +98,20 @@ def downloaded(name: str, say: Say = silent) -> Path:
             except LocalEntryNotFoundError:
                 pass
             raise
-    except HFValidationError as error:
+    except HFValidationError:
         problem = f"{name!r} is neither a folder nor a possible id of a model on the hub."
         remedy = f"Give the path of a folder, or an id such as {HUB_ID}."
-        raise ModelError(problem, similar(name) or remedy) from error
-    except RepositoryNotFoundError as error:
+        raise ModelError(problem, similar(name) or remedy) from None
+    except RepositoryNotFoundError:
         problem = f"There is no folder {name!r}, and no model of that name on the hub."
         remedy = "Check the name; for a private model, log in with `hf auth login`."
-        raise ModelError(problem, similar(name) or remedy) from error
+        raise ModelError(problem, similar(name) or remedy) from None
     except (OSError, HTTPError) as error:
         answer = getattr(error, "response", None) if isinstance(error, HfHubHTTPError) else None
         reached = "cannot be reached" if answer is None else f"answers with {answer.status_code}"
         problem = f"There is no folder {name!r}, and the hub {reached}."
         remedy = "Check the name and the connection, or give the folder of a model."
-        raise ModelError(problem, WITHOUT_HUB.get(name) or similar(name) or remedy) from error
+        raise ModelError(problem, WITHOUT_HUB.get(name) or similar(name) or remedy) from None
 
 
 def similar(name: str) -> str:
