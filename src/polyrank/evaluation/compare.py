@@ -10,12 +10,12 @@ from io import StringIO
 from pathlib import Path
 from typing import Any
 
-from polyrank.data.loading import Data, load_records
+from polyrank.data.loading import Data
 from polyrank.data.memory import name_of
 from polyrank.errors import UsageError
 from polyrank.evaluation import report
 from polyrank.evaluation.comparison import Comparison, compare_contenders
-from polyrank.evaluation.evaluate import Evaluated, NumCandidates, first_of, task_for
+from polyrank.evaluation.evaluate import Evaluated, NumCandidates, task_of_data
 from polyrank.evaluation.evaluator import BM25, Entry, Evaluator, EvaluatorSettings
 from polyrank.evaluation.plot import require_matplotlib
 from polyrank.evaluation.tasks import Task
@@ -141,15 +141,8 @@ def compare(
     number = num_candidates if isinstance(num_candidates, int) else None
     at_sizes = tuple(sizes)
     plotted = PLOTTED if PLOTTED in at_sizes else max(at_sizes, default=None)
-    task = task_for(
-        load_records(data, split=split, columns=columns),
-        lambda found: first_of(found, limit),
-        num_candidates=num_candidates,
-        metrics=metrics,
-        ks=ks,
-        seed=seed,
-        name=Path(name_of(data) or "data").name,
-    )
+    drawn: dict[str, Any] = {"num_candidates": num_candidates, "seed": seed}
+    task = task_of_data(data, split, columns, limit, metrics=metrics, ks=ks, **drawn)
     say = say or (print_line if show_progress_bar else silent)
     settings = EvaluatorSettings(
         sizes=at_sizes,

@@ -146,16 +146,8 @@ def evaluate(
         ModelError: The folder holds no model, or a score is not a number.
         MissingExtraError: A corpus needs the extra `metrics`, and `bm25` the extra `bm25`.
     """
-    records = load_records(data, split=split, columns=columns)
-    task = task_for(
-        records,
-        lambda found: first_of(found, limit),
-        num_candidates=num_candidates,
-        metrics=metrics,
-        ks=ks,
-        seed=seed,
-        name=Path(name_of(data) or "data").name,
-    )
+    drawn: dict[str, Any] = {"num_candidates": num_candidates, "seed": seed}
+    task = task_of_data(data, split, columns, limit, metrics=metrics, ks=ks, **drawn)
     with showing(show_progress_bar):
         return measure(
             task,
@@ -266,6 +258,19 @@ def task_for(
     number = NUM_DRAWN if num_candidates is None else num_candidates
     examples = with_sampled_candidates(chosen, number, seed, source=everything)
     return RankingTask(examples=examples, ks=tuple(ks) or KS, others=others)
+
+
+def task_of_data(
+    data: Data,
+    split: str | None,
+    columns: Mapping[str, str] | None,
+    limit: int | None,
+    **options: Any,
+) -> Task:
+    """What models are evaluated on: the first `limit` of the data; `options` are `task_for`'s."""
+    records = load_records(data, split=split, columns=columns)
+    name = Path(name_of(data) or "data").name
+    return task_for(records, lambda found: first_of(found, limit), name=name, **options)
 
 
 def first_of(found: Found, limit: int | None) -> Found:
