@@ -19,13 +19,12 @@ from polyrank.cli.train_defaults import with_base
 from polyrank.cli.train_model import load_base, objective_of
 from polyrank.cli.train_preview import preview
 from polyrank.cli.training_command import (
-    ARCHITECTURES,
     checkpoint_kept,
     joining_processes,
     show_config,
 )
 from polyrank.errors import UsageError, nearest
-from polyrank.models.config import BiEncoderConfig, PolyEncoderConfig
+from polyrank.models.config import NAMES, BiEncoderConfig, PolyEncoderConfig
 from polyrank.progress import silent
 from polyrank.retrieval.bm25.config import BM25Config
 from polyrank.training import processes
@@ -164,7 +163,7 @@ def distil(options: DistilOptions, output: Output) -> None:
             dev = dev_for(options, load_dev(options, output), output)
             if options.preview:
                 objective = objective_of(options, options.arch, records)
-                preview(records, dev, {ARCHITECTURES[options.arch]: objective}, output)
+                preview(records, dev, {NAMES[options.arch]: objective}, output)
                 return
             model = load_base(options, device, records, output)
             training.warn_of_idle(options, records, dev, model, output)

@@ -5,7 +5,6 @@ Reads manifests and beginnings, no weights but for their checksum, and needs no 
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -14,6 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from polyrank.errors import PolyrankError
+from polyrank.models.config import NAMES
+from polyrank.storage import read_object
 
 NOTHING = "not a model, an index, a corpus, encoded parts, data or unfinished work. It seems to be "
 TEXTS = (".txt", ".jsonl", ".ndjson")
@@ -74,13 +75,12 @@ def a_model(path: Path) -> Finding | None:
         return None
     settings = described.settings
     facts: dict[str, Any] = {"settings": settings}
-    names = {"bi": "a bi-encoder", "poly": "a poly-encoder", "cross": "a cross-encoder"}
-    words = names[described.architecture]
+    words = f"a {NAMES[described.architecture]}"
     if described.architecture == "poly":
         words += f" with {settings['num_codes']} codes"
     elif described.architecture == "cross":
         words += f" with the task {settings['task']} and the head {settings['head']}"
-    encoder = read_json(path / "backbone" / "config.json")
+    encoder = read_object(path / "backbone" / "config.json")
     facts["encoder"] = {
         name: encoder[key]
         for name, key in (
@@ -95,12 +95,10 @@ def a_model(path: Path) -> Finding | None:
         facts["dimension"] = settings.get("projection") or encoder.get("hidden_size")
     if described.classifier is not None:
         facts["classes"] = list(described.classifier["classes"])
-    trained = read_json(path / "training.json")
+    trained = read_object(path / "training.json")
     if trained:
         origin = trained.get("provenance", {})
-        facts |= {
-            name: origin[name] for name in ("base", "train", "dev", "command") if origin.get(name)
-        }
+        facts |= {name: origin[name] for name in ORIGIN if origin.get(name)}
         facts["trained"] = {name: trained[name] for name in TRAINED if name in trained}
         if trained.get("figures"):
             facts["dev figures"] = trained["figures"]
@@ -118,7 +116,7 @@ def an_index(path: Path) -> Finding | None:
     """An index of candidates, in a folder or in Milvus."""
     from polyrank.retrieval.store.manifest import FORMAT, read_manifest
 
-    plain = read_json(path / "manifest.json")
+    plain = read_object(path / "manifest.json")
     if plain.get("format") != FORMAT:
         return None
     hint = f'Search it with: polyrank search {path} "your text"'
@@ -218,7 +216,7 @@ def unfinished_work(path: Path) -> Finding | None:
     if journal.is_file():
         facts["finished pieces"] = len(journal.read_bytes().splitlines())
     states = sorted(
-        (read_json(state) for state in work.rglob("checkpoint-*/trainer_state.json")),
+        (read_object(state) for state in work.rglob("checkpoint-*/trainer_state.json")),
         key=lambda state: state.get("global_step", 0),
     )
     if states:
@@ -234,7 +232,7 @@ def unfinished_work(path: Path) -> Finding | None:
 
 def a_comparison(path: Path) -> Finding | None:
     """What `polyrank compare` wrote."""
-    compared = read_json(path / "comparison.json")
+    compared = read_object(path / "comparison.json")
     if "models" not in compared:
         return None
     names = [model.get("name") for model in compared["models"]]
@@ -247,7 +245,7 @@ def a_comparison(path: Path) -> Finding | None:
 
 def another_model(path: Path) -> Finding | None:
     """An encoder or a model of sentence-transformers, which is a base to train from."""
-    described = read_json(path / "config.json")
+    described = read_object(path / "config.json")
     stages = path / "modules.json"
     if "model_type" not in described and not stages.is_file():
         return None
@@ -365,15 +363,6 @@ def work_beside(path: Path) -> Path | None:
         if UNFINISHED.fullmatch(each.name) and (each / "job.json").is_file():
             return each
     return None
-
-
-def read_json(path: Path) -> dict[str, Any]:
-    """A JSON object; {} where it cannot be read."""
-    try:
-        plain = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return {}
-    return plain if isinstance(plain, dict) else {}
 
 
 def size_of(path: Path) -> int:

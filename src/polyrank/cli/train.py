@@ -18,7 +18,6 @@ from polyrank.cli.train_defaults import held_out, is_missing, say_steps, with_ch
 from polyrank.cli.train_model import load_base, objective_of
 from polyrank.cli.train_preview import preview
 from polyrank.cli.training_command import (
-    ARCHITECTURES,
     RunOptions,
     checkpoint_kept,
     joining_processes,
@@ -31,6 +30,7 @@ from polyrank.config import field_types, require
 from polyrank.data.sampling import parse_share
 from polyrank.models.config import (
     CONFIGS,
+    NAMES,
     BiEncoderConfig,
     CrossEncoderConfig,
     PolyEncoderConfig,
@@ -180,7 +180,7 @@ def train(options: TrainOptions, output: Output) -> None:
                 say_steps(options, examples, output)
         if options.preview:
             objectives = objectives_of(given, examples, output)
-            named = {ARCHITECTURES[arch]: name for arch, name in objectives.items()}
+            named = {NAMES[arch]: name for arch, name in objectives.items()}
             preview(examples, dev, named, output)
             return
         if options.arch == "all":
@@ -245,7 +245,7 @@ def objectives_of(
         except UsageError as error:
             refused = error
             if options.arch in ("all", None):
-                output.say(f"No {ARCHITECTURES[arch]} on these data: {error.problem}")
+                output.say(f"No {NAMES[arch]} on these data: {error.problem}")
     if refused is not None and not chosen:
         raise refused
     return chosen
@@ -273,7 +273,7 @@ def train_one(
             warn_of_idle(options, examples, dev, model, output)
     if record is None:
         return run(options, model, examples, dev, output, alone=alone)
-    output.say(f"The {ARCHITECTURES[options.arch]} in {options.output} is trained already.")
+    output.say(f"The {NAMES[options.arch]} in {options.output} is trained already.")
     return printed(options, record)
 
 
@@ -319,7 +319,7 @@ def run(
         options.training,
         options,
         output,
-        doing=f"Training a {ARCHITECTURES[options.arch]} on {len(examples):,} {kind}, "
+        doing=f"Training a {NAMES[options.arch]} on {len(examples):,} {kind}, "
         f"{described(dev)} for dev",
         done="Trained",
         objective=options.objective,

@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from polyrank.cli.flags import flag_of
 from polyrank.cli.output import Output
-from polyrank.cli.training_command import ARCHITECTURES
 from polyrank.config import field_types, to_mapping
-from polyrank.models.config import CONFIGS, CrossEncoderConfig
+from polyrank.models.config import CONFIGS, NAMES, CrossEncoderConfig
 
 if TYPE_CHECKING:
     from polyrank.cli.train import TrainOptions
@@ -115,5 +114,5 @@ def settings_of(options: TrainOptions, output: Output) -> dict[str, Any]:
     known = field_types(CONFIGS[options.arch])
     for name in options.model:
         if name not in known:
-            output.warn(f"{flag_of(name)} has no effect on a {ARCHITECTURES[options.arch]}.")
+            output.warn(f"{flag_of(name)} has no effect on a {NAMES[options.arch]}.")
     return {name: value for name, value in options.model.items() if name in known}

@@ -18,7 +18,7 @@ from polyrank.cli.options import ModelOptions, option, settings_of
 from polyrank.cli.output import Output
 from polyrank.config import field_types, to_mapping
 from polyrank.display.words import took
-from polyrank.models.config import CONFIGS
+from polyrank.models.config import CONFIGS, NAMES
 from polyrank.progress import hidden
 from polyrank.training import processes
 from polyrank.training.config import STANDARD, TrainingConfig, without_effect
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from polyrank.training.pretraining.corpora import CorpusPairs
     from polyrank.training.result import TrainingResult
 
-ARCHITECTURES = {"bi": "bi-encoder", "poly": "poly-encoder", "cross": "cross-encoder"}
 NOT_SETTINGS = ("show_config", "restart")
 NO_DEFAULTS: Mapping[str, Any] = {}
 
@@ -196,7 +195,7 @@ def show_config(
     for architecture in architectures:
         model = model_settings(architecture, options, defaults)
         unset = {name: value for name, value in model.items() if name not in options.model}
-        shown.append(f"# The other settings of the {ARCHITECTURES[architecture]}{unless}:")
+        shown.append(f"# The other settings of the {NAMES[architecture]}{unless}:")
         shown += [f"# {line}" for line in lines(unset)]
     output.say("\n".join(shown))
     output.result({"config": settings, "missing": missing})

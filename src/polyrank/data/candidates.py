@@ -5,18 +5,27 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from polyrank.data.columns import RESPONSE, TEXT, folded
 from polyrank.data.files import at_line, base_suffix, read_lines
 from polyrank.data.json_files import json_object, read_json_lines
 from polyrank.data.metadata import as_metadata, can_be_filtered
-from polyrank.data.rows import read_rows
+from polyrank.data.rows import Row, read_rows
 from polyrank.data.source import Source
 from polyrank.records import Candidate
 
 TABLES = (".csv", ".tsv", ".parquet")
 IDS = ("id", "_id")
+
+
+class Columns(NamedTuple):
+    """The names of a table's columns."""
+
+    text: str
+    id: str | None
+    metadata: tuple[str, ...]
+    """Those that filters can name."""
 
 
 def read_candidates(
@@ -48,33 +57,39 @@ def read_columns(path: Path) -> Iterator[tuple[int, Candidate]]:
     Raises DataError, with file and line.
     """
     seen: set[int] = set()
+    columns: Columns | None = None
     for row in read_rows(Source(path=path)):
-        known = folded(row.values)
-        column = next((known[name] for name in TEXT if name in known), None)
-        if column is None:
-            raise row.blame(
-                f"No column holds the texts: the columns are {', '.join(map(repr, row.values))}.",
-                "Rename the column of the texts to text.",
-            )
-        id_column = next((known[name] for name in IDS if name in known), None)
-        text, identifier = row.values[column], row.values[id_column] if id_column else None
+        columns = columns or columns_of(row)
+        text = row.values[columns.text]
         if not text:
             continue
-        if id_column is None and column.casefold() in RESPONSE:
+        if columns.id is None and columns.text.casefold() in RESPONSE:
             if hash(text) in seen:
                 continue
             seen.add(hash(text))
         number = int(row.place.rpartition(" ")[2])
+        identifier = None if columns.id is None else row.values[columns.id]
         metadata = {
             name: value
-            for name, value in row.values.items()
-            if name not in (column, id_column)
-            and isinstance(value, (str, int, float))
-            and value != ""
-            and can_be_filtered(name)
+            for name in columns.metadata
+            if isinstance(value := row.values[name], (str, int, float)) and value != ""
         }
         named_by = str(number if identifier in (None, "") else identifier)
         yield number, Candidate(named_by, str(text), as_metadata(metadata, row.blame))
+
+
+def columns_of(row: Row) -> Columns:
+    """The columns of a table, by its first row. Raises DataError where none holds texts."""
+    known = folded(row.values)
+    text = next((known[name] for name in TEXT if name in known), None)
+    if text is None:
+        raise row.blame(
+            f"No column holds the texts: the columns are {', '.join(map(repr, row.values))}.",
+            "Rename the column of the texts to text.",
+        )
+    identifier = next((known[name] for name in IDS if name in known), None)
+    others = (name for name in row.values if name not in (text, identifier))
+    return Columns(text, identifier, tuple(filter(can_be_filtered, others)))
 
 
 def read_text(path: Path, number: int, line: str) -> Candidate:

@@ -93,10 +93,10 @@ def checked(record: Any, number: int, name: str) -> Any:
         record = replace(record, **{fields[0]: first})
     turns = first if isinstance(first, tuple) and first else (first,)
     for field, text in ((fields[0], turns), (fields[1], (second,))):
-        wrong = next((one for one in text if not isinstance(one, str)), None)
-        if wrong is not None or any(one is None for one in text):
+        wrong = [one for one in text if not isinstance(one, str)]
+        if wrong:
             raise at_row(name, number)(
-                f"The field {field!r} must be a text, got {described(wrong)}.",
+                f"The field {field!r} must be a text, got {described(wrong[0])}.",
                 "Give a text, or a list of turns as the context.",
             )
     return record

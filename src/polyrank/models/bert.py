@@ -18,6 +18,8 @@ from typing import NamedTuple
 from torch import Tensor, arange, empty, nn, zeros_like
 from torch.nn import functional
 
+from polyrank.storage import read_object
+
 ROBERTAS = ("roberta", "xlm-roberta")
 """The kinds of encoder that count positions from pad_token_id + 1."""
 BERTS = ("bert", "electra", *ROBERTAS)
@@ -49,12 +51,7 @@ class BertConfig(SimpleNamespace):
 
 def read_config(folder: Path) -> BertConfig | None:
     """The description in a folder, or None if `Bert` is not the network that it describes."""
-    try:
-        found = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return None  # whoever can read other networks says what is wrong
-    if not isinstance(found, dict):
-        return None
+    found = read_object(folder / "config.json")  # who reads other networks says what is wrong
     config = BertConfig(**found)
     sizes = [getattr(config, name, None) for name in (*SIZES, "pad_token_id")]
     if (

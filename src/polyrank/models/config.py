@@ -194,3 +194,5 @@ CONFIGS: dict[str, type[BiEncoderConfig] | type[PolyEncoderConfig] | type[CrossE
     config.architecture: config
     for config in (BiEncoderConfig, PolyEncoderConfig, CrossEncoderConfig)
 }
+NAMES = {"bi": "bi-encoder", "poly": "poly-encoder", "cross": "cross-encoder"}
+"""What people call each architecture."""

@@ -6,7 +6,6 @@ how `transformers` names its settings and tensors; knows nothing of training.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,7 @@ from polyrank.models.description import DESCRIPTION
 from polyrank.models.folder import fit_weights, read_tensors
 from polyrank.models.heads import PoolerHead
 from polyrank.models.sentence_transformers import read_folder
+from polyrank.storage import read_object
 
 AUTO = "auto"
 WEIGHTS = "model.safetensors"
@@ -93,8 +93,4 @@ def take_head(head: PoolerHead, folder: Path) -> None:
 
 def read_config(folder: Path) -> dict[str, Any]:
     """The description that `transformers` wrote; empty if none can be read."""
-    try:
-        found = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return {}
-    return found if isinstance(found, dict) else {}
+    return read_object(folder / "config.json")

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from polyrank.config import require_whole
 from polyrank.errors import UsageError, not_numbers
+from polyrank.models.config import NAMES
 from polyrank.models.inputs import Contexts, as_contexts
 from polyrank.records import Context, Hit
 from polyrank.retrieval.engine import Found, Hits, SearchResults
@@ -161,10 +162,10 @@ def require_reranker(model: Any) -> None:
     candidates as scores do.
     """
     config = getattr(model, "config", None)
-    architecture = getattr(config, "architecture", None)
+    architecture = str(getattr(config, "architecture", None))
     if architecture != "cross":
-        names = {"bi": "a bi-encoder", "poly": "a poly-encoder"}
-        named = names.get(str(architecture), type(model).__name__)
+        known = architecture in NAMES
+        named = f"a {NAMES[architecture]}" if known else type(model).__name__
         raise UsageError(
             f"A reranker must be a cross-encoder, got {named}.",
             "Load or train a cross-encoder; bi- and poly-encoders make the index.",

@@ -4,7 +4,6 @@ works.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -14,6 +13,7 @@ from polyrank.evaluation.tasks import RetrievalTask
 from polyrank.jobs import Job, digest_of
 from polyrank.models.base import Model
 from polyrank.records import Example, LabelledPair, RetrievalSet
+from polyrank.storage import read_object
 from polyrank.training.config import TrainingConfig
 from polyrank.training.dev_evaluation import Dev
 from polyrank.training.model_card import Provenance
@@ -81,9 +81,8 @@ def finished(
 ) -> bool:
     """Whether `output` holds what `train` with these arguments would make."""
     output = Path(output)
-    try:
-        record = json.loads((output / RECORD).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+    record = read_object(output / RECORD)
+    if not record:
         return False
     run = Run(
         model=model,

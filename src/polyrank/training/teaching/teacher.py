@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from polyrank.errors import ModelError, UsageError
 from polyrank.models.base import Model
+from polyrank.models.config import NAMES
 from polyrank.models.cross_encoder import CrossEncoder
 from polyrank.progress import watched
 from polyrank.records import Context
@@ -64,8 +65,7 @@ def require_cross(model: Model, role: str) -> None:
     """Raise UsageError for a model that is not a cross-encoder."""
     architecture = model.config.architecture
     if architecture != "cross":
-        names = {"bi": "a bi-encoder", "poly": "a poly-encoder"}
         raise UsageError(
-            f"{role} must be a cross-encoder, got {names.get(architecture, architecture)}.",
+            f"{role} must be a cross-encoder, got a {NAMES[architecture]}.",
             "Load or train one (polyrank train --arch cross).",
         )
