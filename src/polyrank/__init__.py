@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     )
     from polyrank.evaluation.compare import ComparisonResult, compare
     from polyrank.evaluation.evaluate import EvaluationResult, evaluate
+    from polyrank.interop.export import ExportResult, export
     from polyrank.models.bi_encoder import BiEncoder
     from polyrank.models.checkpoint import load_model
     from polyrank.models.config import BiEncoderConfig, CrossEncoderConfig, PolyEncoderConfig
@@ -50,6 +51,7 @@ __all__ = [
     "DataError",
     "EvaluationResult",
     "Example",
+    "ExportResult",
     "Hit",
     "Index",
     "IndexFolderError",
@@ -73,6 +75,7 @@ __all__ = [
     "compare",
     "distil",
     "evaluate",
+    "export",
     "load_examples",
     "load_model",
     "mine",
@@ -89,6 +92,7 @@ _HOMES = {
     "DataError": "errors",
     "EvaluationResult": "evaluation.evaluate",
     "Example": "records",
+    "ExportResult": "interop.export",
     "Hit": "records",
     "Index": "retrieval.index",
     "IndexFolderError": "errors",
@@ -112,6 +116,7 @@ _HOMES = {
     "compare": "evaluation.compare",
     "distil": "training.teaching.distil",
     "evaluate": "evaluation.evaluate",
+    "export": "interop.export",
     "load_examples": "data.loading",
     "load_model": "models.checkpoint",
     "mine": "training.negatives.mine",

@@ -20,6 +20,7 @@ import glob
 import hashlib
 import json
 import os
+import re
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -42,6 +43,8 @@ LOCK = ".lock"
 DESCRIPTION = "job.json"
 JOURNAL = "journal.jsonl"
 LINES = "lines.jsonl"
+UNFINISHED = re.compile(r"\.(?P<name>.+)\.(?P<doing>[a-z]+)")
+"""The name of a hidden folder: the output's, and what the job does."""
 MOST_SHOWN = 4
 """The most settings that a message names when two jobs differ."""
 
@@ -236,6 +239,19 @@ def resume(job: Job, *, restart: bool, other: Literal["refuse", "discard"]) -> b
     plain = {"identity": job.plain, "described": dict(job.described)}
     write_text(job.work / DESCRIPTION, json.dumps(plain, indent=2) + "\n")
     return False
+
+
+def is_work(path: Path) -> bool:
+    """Whether a folder is the hidden one of unfinished work."""
+    return UNFINISHED.fullmatch(path.name) is not None and (path / DESCRIPTION).is_file()
+
+
+def work_beside(path: Path) -> Path | None:
+    """The hidden folder of unfinished work that makes `path`."""
+    parent = path.absolute().parent
+    if not parent.is_dir():
+        return None
+    return next((each for each in sorted(parent.glob(f".{path.name}.*")) if is_work(each)), None)
 
 
 def read_identity(work: Path) -> dict[str, Any] | None:

@@ -42,6 +42,7 @@ WITHOUT_VALUES = {
     "learn from a reranker",
     "save",
     "load what was saved",
+    "write a folder of sentence-transformers",
     "encode with several processes",
     "push to the hub",
 }

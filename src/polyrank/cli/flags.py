@@ -151,9 +151,9 @@ def union(
         for flag in walk(type(settings), path, settings, hidden):
             if flag.flag not in label.split():
                 by_name.setdefault(flag.name, {})[label] = flag
-    known = {settings.architecture for settings in alternatives.values()}
+    owners = {name: getattr(one, "architecture", name) for name, one in alternatives.items()}
     for flags in by_name.values():
-        who = list(dict.fromkeys(alternatives[label].architecture for label in flags))
+        who = list(dict.fromkeys(owners[label] for label in flags))
         labels: dict[Any, list[str]] = {}
         for label, flag in flags.items():
             same = labels.setdefault(flag.default, [])
@@ -168,7 +168,8 @@ def union(
             cases=tuple((f"for {listed(each)}", value) for value, each in labels.items())
             if len(labels) > 1
             else (),
-            help=first.help + ("" if known == set(who) else f" Only for {listed(who)}."),
+            help=first.help
+            + ("" if set(owners.values()) == set(who) else f" Only for {listed(who)}."),
             metavar=metavar_of(expected),
         )
 

@@ -5,7 +5,6 @@ Reads manifests and beginnings, no weights but for their checksum, and needs no 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -13,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from polyrank.errors import PolyrankError
+from polyrank.jobs import UNFINISHED, is_work, work_beside
 from polyrank.models.config import NAMES
 from polyrank.storage import read_object
 
@@ -23,7 +23,6 @@ TABLES = (".csv", ".tsv", ".json", ".parquet")
 """The endings of other files that may hold examples."""
 LARGEST_COUNTED = 1 << 28
 """Files with more bytes than this are described, but their records are not counted."""
-UNFINISHED = re.compile(r"\.(?P<name>.+)\.(?P<doing>[a-z]+)")
 TRAINED = ("steps", "pairs", "seconds", "best_step", "num_examples")
 ORIGIN = ("base", "train", "dev", "command")
 BEGINNINGS = {
@@ -204,7 +203,7 @@ def encoded_parts(path: Path) -> Finding | None:
 
 def unfinished_work(path: Path) -> Finding | None:
     """Work that was interrupted: its hidden folder, or the output that does not exist yet."""
-    work = path if UNFINISHED.fullmatch(path.name) and (path / "job.json").is_file() else None
+    work = path if is_work(path) else None
     if work is None and not path.exists():
         work = work_beside(path)
     if work is None:
@@ -352,17 +351,6 @@ def beginning(path: Path) -> bytes:
 def known_beginning(begun: bytes) -> str:
     """What a file is by its first bytes; nothing where they tell nothing."""
     return next((words for mark, words in BEGINNINGS.items() if begun.startswith(mark)), "")
-
-
-def work_beside(path: Path) -> Path | None:
-    """The hidden folder of unfinished work that makes `path`."""
-    parent = path.absolute().parent
-    if not parent.is_dir():
-        return None
-    for each in sorted(parent.glob(f".{path.name}.*")):
-        if UNFINISHED.fullmatch(each.name) and (each / "job.json").is_file():
-            return each
-    return None
 
 
 def size_of(path: Path) -> int:

@@ -9,12 +9,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 SECTIONS: Mapping[str, tuple[str, ...]] = {
-    "Try it": ("demo",),
+    "Start": ("demo", "info", "doctor", "completion"),
     "Data and pre-training": ("corpus", "pretrain", "static"),
     "Train": ("train", "mine", "distil"),
     "Compare": ("evaluate", "compare", "predict", "reproduce"),
-    "Search": ("index", "search", "encode"),
-    "Look": ("info", "doctor", "completion"),
+    "Search and share": ("index", "search", "encode", "export"),
 }
 """The commands and groups of `polyrank --help`, by what people do."""
 
@@ -99,6 +98,7 @@ SHOWN: Mapping[str, Mapping[str, tuple[str, ...]]] = {
         "Search": ("top_k", "filter", "exact", "reranker", "num_candidates"),
         "Hardware": ("device",),
     },
+    "export": {"Export": ("model", "to", "output", "only_candidates")},
     "reproduce": {
         "Data": ("tables", "data"),
         "Training": ("scale", "base", "max_steps", "batch_size", "seeds"),
@@ -130,6 +130,8 @@ TITLES: Mapping[str, str] = {
     "EvaluateOptions": "Figures",
     "CompareOptions": "Figures",
     "BuildOptions": "Index",
+    "ExportOptions": "Export",
+    "settings": "Export",
 }
 """The title of all other flags: by the name of the settings that are flattened into a command, or
 of the class that declares them."""
@@ -199,6 +201,7 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = {
         'polyrank search my-index "How do I sort a list?" -k 3',
         "polyrank search my-index < questions.txt",
     ),
+    "export": ("polyrank export my-model --to sentence-transformers --output for-st",),
     "reproduce": (
         "polyrank reproduce",
         "polyrank reproduce architectures --data dialogues=chats.jsonl",

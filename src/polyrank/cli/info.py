@@ -34,7 +34,8 @@ def info(options: InfoOptions, output: Output) -> None:
     model, candidates, storage, backend and measured recall. Of data: format, columns and number of
     records. Of unfinished work: how far it is and how to resume. No model is loaded.
     """
-    from polyrank.cli.found import find, work_beside
+    from polyrank.cli.found import find
+    from polyrank.jobs import work_beside
 
     if not options.path.exists() and work_beside(options.path) is None:
         raise UsageError(f"There is no file or folder {options.path}.", "Check the path.")

@@ -30,6 +30,7 @@ from polyrank.cli.distil import distil
 from polyrank.cli.doctor import doctor
 from polyrank.cli.encode import encode
 from polyrank.cli.evaluate import evaluate
+from polyrank.cli.export import export
 from polyrank.cli.help import command_page, group_page, root_page
 from polyrank.cli.index_build import build
 from polyrank.cli.info import index_info, info
@@ -72,6 +73,7 @@ def commands() -> tuple[Command[Any], ...]:
         index_changes.verify,
         index_info,
         search,
+        export,
         reproduce,
         info,
         doctor,

@@ -90,12 +90,12 @@ def flattened(
 
 
 def any_of(alternatives: Mapping[str, Any], *, hide: Iterable[str] = ()) -> Any:
-    """A `dict[str, Any]` field that takes the settings of whichever architecture is chosen later.
+    """A `dict[str, Any]` field that takes the settings of whichever alternative is chosen later.
 
-    `alternatives` are the settings of each architecture, by the words that --help has for it; their
-    values are the defaults that it states. Every name of any of them becomes one flag; the dict
-    holds only what was given, for `config.from_mapping` with the chosen class. The command warns of
-    names that this class lacks.
+    `alternatives` are the settings of each, by the words that --help has for it; their values are
+    the defaults that it states. Every name of any of them becomes one flag; the dict holds only
+    what was given, for `config.from_mapping` with the chosen class. The command warns of names that
+    this class lacks.
     """
     words = {"alternatives": alternatives, "hide": tuple(hide)}
     return dataclasses.field(default_factory=dict, metadata=words)

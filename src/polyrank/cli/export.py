@@ -1,0 +1,64 @@
+"""`polyrank export`: a model as a folder that another project loads."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from polyrank.cli.command import command
+from polyrank.cli.flags import Options, flag_of
+from polyrank.cli.options import any_of, option, positional
+from polyrank.cli.output import Output
+from polyrank.config import field_types, require_choice
+from polyrank.display.words import span
+from polyrank.export_targets import TARGETS
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExportOptions(Options):
+    """Options of `polyrank export`."""
+
+    model: Path = positional(
+        "MODEL", help="The folder or hub id of a saved model, of any architecture."
+    )
+    to: str = option(help=f"The format: {', '.join(TARGETS)}.")
+    output: Path = option(help="The folder for the export; an earlier export there is replaced.")
+    settings: dict[str, Any] = any_of({name: one.config() for name, one in TARGETS.items()})
+
+    def __post_init__(self) -> None:
+        require_choice("target", self.to, TARGETS)
+
+
+@command("export", ExportOptions)
+def export(options: ExportOptions, output: Output) -> None:
+    """Write a model as a folder that another project loads.
+
+    sentence-transformers: SentenceTransformer loads a bi-encoder and CrossEncoder a cross-encoder,
+    with the same vectors and scores. A poly-encoder and a cross-encoder with the head interaction
+    need polyrank beside it, and trust_remote_code=True.
+
+    The last lines say how to load the folder and where it differs from the model.
+    """
+    known = field_types(TARGETS[options.to].config)
+    for name in options.settings.keys() - known:
+        output.warn(f"{flag_of(name)} has no effect with --to {options.to}.")
+    settings = {name: value for name, value in options.settings.items() if name in known}
+
+    from polyrank.interop.export import export as write
+
+    made = write(options.model, options.output, to=options.to, **settings)
+    output.say(f"{options.output}, for {options.to}, {span(output.seconds)}")
+    for note in made.notes:
+        output.say(f"Note: {note}")
+    output.say(f"Load it with: {made.load}")
+    output.result(
+        {
+            "output": options.output,
+            "model": options.model,
+            "target": options.to,
+            "load": made.load,
+            "notes": list(made.notes),
+            "report": made.report,
+        }
+    )

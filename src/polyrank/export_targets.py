@@ -1,0 +1,34 @@
+"""What `polyrank export` writes: the settings of each target, and the module that writes it.
+
+Only names: nothing of `interop` is imported before a target is written, so `--help` stays fast.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+
+class Target(NamedTuple):
+    """A format of another project."""
+
+    home: str
+    """The module whose `write(model, folder, config, path)` writes it and returns `Written`."""
+    config: type[Any]
+    """The settings of the export."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SentenceTransformersExport:
+    """Settings of an export for sentence-transformers."""
+
+    only_candidates: bool = False
+    """Export only the encoder of the candidates, for a vector database for instance."""
+
+
+TARGETS: dict[str, Target] = {
+    "sentence-transformers": Target(
+        "polyrank.interop.sentence_transformers.writer", SentenceTransformersExport
+    ),
+}
+"""Each target by its name."""

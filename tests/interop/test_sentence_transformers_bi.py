@@ -1,0 +1,137 @@
+"""Bi-encoders as SentenceTransformer loads them: the same vectors, and back again."""
+
+import numpy as np
+import pytest
+import torch
+
+import polyrank
+from polyrank.errors import UsageError
+from polyrank.models.bi_encoder import BiEncoder
+from polyrank.models.static import from_words
+from tiny_encoders import FAMILIES, LONG, TEXTS, load_variant
+
+sentence_transformers = pytest.importorskip("sentence_transformers")
+CPU = {"device": "cpu", "dtype": "float32"}
+ALL = [*TEXTS, LONG]
+
+
+def exported(model, path, **settings):
+    """What their library loads, bare."""
+    polyrank.export(model, path, to="sentence-transformers", **settings)
+    return sentence_transformers.SentenceTransformer(str(path), device="cpu")
+
+
+def require_equal(theirs, model, texts=ALL):
+    for encode, expected in (
+        (theirs.encode_query, model.encode_contexts(texts)),
+        (theirs.encode_document, model.encode_candidates(texts)),
+    ):
+        np.testing.assert_allclose(encode(texts), expected.numpy(), atol=1e-5)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("shared", [True, False])
+def test_vectors_are_equal(family, shared, encoder_folder, tmp_path):
+    lengths = {} if shared else {"max_context_length": 20}
+    model = load_variant("bi", encoder_folder(family), shared_towers=shared, **lengths)
+    theirs = exported(model, tmp_path / "out")
+    require_equal(theirs, model)
+    assert theirs.similarity_fn_name == "cosine"
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"reduction": "first"},
+        {"reduction": "max", "projection": 7},
+        {"similarity": "dot"},
+        {"projection": 40, "similarity": "dot"},
+        {"context_truncation": "left", "candidate_truncation": "left", "max_context_length": 9},
+    ],
+)
+def test_settings_are_kept(settings, bert, tmp_path):
+    model = load_variant("bi", bert, **settings)
+    theirs = exported(model, tmp_path / "out")
+    require_equal(theirs, model)
+    assert theirs.similarity_fn_name == model.config.similarity
+    assert theirs.get_embedding_dimension() == model.dimension
+
+
+def test_one_length_is_noted(bert, tmp_path):
+    lengths = {"max_context_length": 30, "max_candidate_length": 12}
+    model = load_variant("bi", bert, shared_towers=True, **lengths)
+    made = polyrank.export(model, tmp_path / "out", to="sentence-transformers")
+    assert any("cut at 30 tokens" in note for note in made.notes)
+    assert all(note in (tmp_path / "out" / "README.md").read_text() for note in made.notes)
+    theirs = sentence_transformers.SentenceTransformer(str(tmp_path / "out"), device="cpu")
+    assert theirs.max_seq_length == 30
+    np.testing.assert_allclose(theirs.encode(ALL), model.encode_contexts(ALL), atol=1e-5)
+
+
+def test_the_candidates_alone(bert, tmp_path):
+    for variant in ("bi", "poly-learnt"):
+        model = load_variant(variant, bert, projection=6)
+        theirs = exported(model, tmp_path / variant, only_candidates=True)
+        np.testing.assert_allclose(theirs.encode(ALL), model.encode_candidates(ALL), atol=1e-5)
+
+
+def test_a_reduction_that_they_do_not_have_is_refused(bert, tmp_path):
+    model = load_variant("bi", bert, reduction="mean_first")
+    with pytest.raises(UsageError, match="cannot express reduction = mean_first"):
+        polyrank.export(model, tmp_path / "out", to="sentence-transformers")
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_classifier_is_left_out_with_a_note(bert, tmp_path):
+    model = load_variant("bi", bert)
+    model.take_classifier(polyrank.models.config.ClassifierConfig(classes=("no", "yes")))
+    made = polyrank.export(model, tmp_path / "out", to="sentence-transformers")
+    assert any("classifier is not exported" in note for note in made.notes)
+
+
+@pytest.mark.parametrize("shared", [True, False])
+def test_static_embeddings(shared, tmp_path):
+    words = ["how", "do", "i", "read", "a", "file", "the", "kernel"]
+    backbone, tokenizer = from_words(words, np.random.default_rng(0).normal(size=(8, 5)))
+    config = polyrank.BiEncoderConfig(shared_towers=shared, max_candidate_length=4)
+    model = BiEncoder(backbone, tokenizer, config).eval()
+    if not shared:
+        with torch.no_grad():
+            model.candidate_tower.encoder.embeddings.weight.mul_(torch.rand(9, 5))
+    theirs = exported(model, tmp_path / "out")
+    texts = ["how do i read a file", "unknown words", "the unknown kernel", ""]
+    np.testing.assert_allclose(theirs.encode_query(texts), model.encode_contexts(texts), atol=1e-5)
+    np.testing.assert_allclose(
+        theirs.encode_document(texts[1:]), model.encode_candidates(texts[1:]), atol=1e-5
+    )
+
+
+def test_static_embeddings_whose_length_matters_are_refused(tmp_path):
+    backbone, tokenizer = from_words(["a", "b"], np.ones((2, 3)))
+    model = BiEncoder(
+        backbone, tokenizer, polyrank.BiEncoderConfig(shared_towers=True, similarity="dot")
+    )
+    with pytest.raises(UsageError, match="averages unknown words too"):
+        polyrank.export(model, tmp_path / "out", to="sentence-transformers")
+
+
+def test_what_was_exported_comes_back(bert, tmp_path):
+    model = load_variant("bi", bert, shared_towers=True, projection=6, reduction="first")
+    polyrank.export(model, tmp_path / "out", to="sentence-transformers")
+    again = BiEncoder.from_pretrained(tmp_path / "out", **CPU)
+    torch.testing.assert_close(again.encode_candidates(ALL), model.encode_candidates(ALL))
+
+
+def test_the_card_names_library_and_origin(bert, tmp_path):
+    model = load_variant("bi", bert)
+    card = "---\nbase_model: some/base\ndatasets: [one]\nlicense: mit\n---\n\n# A model\n"
+    model.save_pretrained(tmp_path / "model", extra={"README.md": card})
+    polyrank.export(model, tmp_path / "out", to="sentence-transformers")
+    from huggingface_hub import ModelCard
+
+    written = ModelCard((tmp_path / "out" / "README.md").read_text())
+    said = written.data.to_dict()
+    assert said["library_name"] == "sentence-transformers"
+    assert (said["base_model"], said["datasets"], said["license"]) == ("some/base", ["one"], "mit")
+    assert "model.encode_query(" in written.text
+    assert 'SentenceTransformer("path/to/this/folder")' in written.text
