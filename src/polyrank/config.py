@@ -48,9 +48,17 @@ def to_mapping(config: Any) -> dict[str, Any]:
     """The settings as plain JSON-ready values."""
     plain: dict[str, Any] = {}
     for field in dataclasses.fields(config):
-        value = getattr(config, field.name)
-        plain[field.name] = str(value) if isinstance(value, Path) else value
+        plain[field.name] = plain_value(getattr(config, field.name))
     return plain
+
+
+def plain_value(value: Any) -> Any:
+    """A value of a setting as JSON has it; a settings class is a mapping."""
+    if isinstance(value, tuple):
+        return tuple(plain_value(item) for item in value)
+    if dataclasses.is_dataclass(value):
+        return to_mapping(value)
+    return str(value) if isinstance(value, Path) else value
 
 
 def load_yaml(path: Path) -> dict[str, Any]:
@@ -126,10 +134,17 @@ def coerce(value: Any, expected: Any, name: str, where: str) -> Any:
             return value
     elif isinstance(value, expected):
         return value
+    elif isinstance(value, Mapping) and is_settings_class(expected):
+        return from_mapping(expected, value, where=f"{where}, {name}")
     raise UsageError(
         f"{where}: {name} must be {describe(expected)}, got {value!r}.",
         "Change the value or leave the setting out.",
     )
+
+
+def is_settings_class(expected: Any) -> bool:
+    """Whether a type is a dataclass."""
+    return isinstance(expected, type) and dataclasses.is_dataclass(expected)
 
 
 def describe(expected: Any) -> str:
@@ -145,6 +160,8 @@ def describe(expected: Any) -> str:
         return "a list of " + describe(get_args(expected)[0])
     words = {int: "a whole number", float: "a number", str: "a text", bool: "true or false"}
     words[Path] = "a path"
+    if is_settings_class(expected):
+        return "settings " + ", ".join(field_types(expected))
     return words.get(expected, getattr(expected, "__name__", str(expected)))
 
 

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 import torch
 
-from polyrank.models.pooling import attend, reduce, select
+from polyrank.models.pooling import after_prompt, attend, reduce, select
 
 LENGTHS = [6, 1, 4, 3]
 
@@ -39,7 +39,9 @@ def test_reductions_go_over_the_real_tokens(outputs, mask, reduction, num_tokens
     np.testing.assert_allclose(reduced.detach().numpy(), np.stack(expected), atol=1e-6)
 
 
-@pytest.mark.parametrize("reduction", ["first", "mean", "mean_first", "max"])
+@pytest.mark.parametrize(
+    "reduction", ["first", "mean", "mean_first", "max", "last", "mean_sqrt", "weighted_mean"]
+)
 def test_padding_reaches_neither_value_nor_gradient(outputs, mask, reduction):
     spoilt = outputs.detach().masked_fill(~mask[:, :, None], 1e6).requires_grad_()
     clean, other = (reduce(given, mask, reduction, 2) for given in (outputs, spoilt))
@@ -47,6 +49,57 @@ def test_padding_reaches_neither_value_nor_gradient(outputs, mask, reduction):
     (gradient,) = torch.autograd.grad((clean * torch.arange(1, 6)).sum(), outputs)
     assert (gradient[~mask] == 0).all()
     assert (gradient.abs().sum(dim=1) > 0).all()
+
+
+@pytest.mark.parametrize("prompt_length", [0, 1, 2, 4])
+@pytest.mark.parametrize(
+    ("reduction", "mode"),
+    [
+        ("first", "cls"),
+        ("mean", "mean"),
+        ("max", "max"),
+        ("last", "lasttoken"),
+        ("mean_sqrt", "mean_sqrt_len_tokens"),
+        ("weighted_mean", "weightedmean"),
+    ],
+)
+def test_reductions_are_those_of_the_package(outputs, mask, reduction, mode, prompt_length):
+    modules = pytest.importorskip("sentence_transformers.sentence_transformer.modules")
+    features = {"token_embeddings": outputs, "attention_mask": mask.long()}
+    if prompt_length:
+        features["prompt_length"] = prompt_length
+    pooling = modules.Pooling(5, mode, include_prompt=False)
+    theirs = pooling(features)["sentence_embedding"]
+    ours = reduce(outputs, mask, reduction, prompt_length=prompt_length)
+    remains = mask.sum(dim=1) > prompt_length
+    if reduction == "max":  # theirs is −∞ where nothing is left
+        assert (ours[~remains] == 0).all()
+        ours, theirs = ours[remains], theirs[remains]
+    torch.testing.assert_close(ours, theirs)
+    scale = torch.arange(1, 6)
+    gradients = [torch.autograd.grad((made * scale).sum(), outputs)[0] for made in (ours, theirs)]
+    torch.testing.assert_close(*gradients)
+    assert gradients[0].abs().max() > 0
+
+
+@pytest.mark.parametrize("reduction", ["first", "mean", "max", "last", "weighted_mean"])
+def test_a_batch_may_have_no_token_after_the_prompt(outputs, mask, reduction):
+    assert reduce(outputs, mask, reduction, prompt_length=9).isfinite().all()
+
+
+def test_codes_and_selections_see_what_follows_the_prompt(outputs, mask):
+    seen = after_prompt(mask, 2)
+    codes = torch.randn(3, 5, generator=torch.Generator().manual_seed(1))
+    recency = torch.tensor([0.0, 0.5, 1.0])
+    cut = torch.tensor([True, False, True, True])  # the second text has one token, which it keeps
+    attended = attend(codes, outputs, seen, 0.7, recency, 0.3)
+    expected = attend(codes, outputs[:, 2:], mask[:, 2:], 0.7, recency, 0.3)
+    torch.testing.assert_close(attended[cut], expected[cut])
+    torch.testing.assert_close(attended[1], outputs[1, :1].expand(3, 5))
+    for kind in ("first", "last", "last_and_first"):
+        chosen = select(outputs, seen, kind, 3)
+        torch.testing.assert_close(chosen[cut], select(outputs[:, 2:], mask[:, 2:], kind, 3)[cut])
+        assert torch.equal(chosen[1].abs().sum(dim=0) > 0, outputs[1, 0].abs() > 0)
 
 
 def test_the_maximum_may_be_negative():

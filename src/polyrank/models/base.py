@@ -45,9 +45,12 @@ class Model(Answering):
     architecture: ClassVar[str]
     tower_names: ClassVar[tuple[str, ...]]
 
-    def __init__(self, tokenizer: TextTokenizer) -> None:
+    def __init__(
+        self, tokenizer: TextTokenizer, candidate_tokenizer: TextTokenizer | None = None
+    ) -> None:
         super().__init__()
         self.tokenizer = tokenizer
+        self.candidate_tokenizer = candidate_tokenizer or tokenizer
         self.path: Path | None = None
         self.batch_tokens: int = 4096
         self.compute_dtype = torch.float32
@@ -87,14 +90,17 @@ class Model(Answering):
         """The token ids of each context on its own, cut as the settings say."""
         config = self.config
         return self.tokenizer.contexts(
-            contexts, config.max_context_length, config.context_truncation
+            contexts, config.max_context_length, config.context_truncation, config.context_prompt
         )
 
     def candidate_ids(self, texts: Sequence[Context]) -> list[list[int]]:
         """The token ids of each candidate on its own, cut as the settings say."""
         config = self.config
-        return self.tokenizer.candidates(
-            texts, config.max_candidate_length, config.candidate_truncation
+        return self.candidate_tokenizer.candidates(
+            texts,
+            config.max_candidate_length,
+            config.candidate_truncation,
+            config.candidate_prompt,
         )
 
     def fingerprint(self) -> str:

@@ -32,15 +32,32 @@ class BiEncoder(TwoTower):
     has_many_vectors = False
 
     def __init__(
-        self, backbone: Backbone, tokenizer: TextTokenizer, config: BiEncoderConfig
+        self,
+        backbone: Backbone,
+        tokenizer: TextTokenizer,
+        config: BiEncoderConfig,
+        candidate_backbone: Backbone | None = None,
+        candidate_tokenizer: TextTokenizer | None = None,
     ) -> None:
+        """Make a model of its parts; `from_pretrained` loads one.
+
+        Args:
+            backbone: The encoder of contexts and, if `candidate_backbone` is None, of candidates.
+            tokenizer: Its tokeniser.
+            config: The settings.
+            candidate_backbone: The encoder of candidates, if it is another one.
+            candidate_tokenizer: Its tokeniser.
+        """
         self.config = config
-        super().__init__(backbone, tokenizer)
+        super().__init__(backbone, tokenizer, candidate_backbone, candidate_tokenizer)
         self.classifier: PairClassifier | None = None
 
     def context_vectors(self, outputs: Tensor, mask: Tensor) -> Tensor:
         """The one reduction of the outputs: (B, T, h) → (B, 1, h)."""
-        reduced = reduce(outputs, mask, self.config.reduction, self.config.reduction_tokens)
+        config = self.config
+        reduced = reduce(
+            outputs, mask, config.reduction, config.reduction_tokens, self.context_unpooled
+        )
         return reduced[:, None, :]
 
     @property

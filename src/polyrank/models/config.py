@@ -5,18 +5,36 @@ Needs no torch, so that `--help` can show them.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import ClassVar, Literal
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Literal
 
 from polyrank.config import require
 from polyrank.tokens.tokenizer import Side, Truncation
 
-Reduction = Literal["first", "mean", "mean_first", "max"]
+Reduction = Literal["first", "mean", "mean_first", "max", "last", "mean_sqrt", "weighted_mean"]
+Activation = Literal[
+    "identity", "tanh", "relu", "gelu", "silu", "sigmoid", "elu", "selu", "mish", "softplus"
+]
 Similarity = Literal["dot", "cosine"]
 ContextVectors = Literal["learnt", "first", "last", "last_and_first"]
 Attention = Literal["basic", "sqrt"]
 Task = Literal["rank", "classify", "regress"]
 Concatenation = Literal["u,v", "|u-v|", "u*v", "|u-v|,u*v", "u,v,u*v", "u,v,|u-v|", "u,v,|u-v|,u*v"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class DenseLayer:
+    """A linear layer that an encoder brings, between the reduction and the projection."""
+
+    dimension: int
+    """The dimension of its output."""
+    bias: bool = True
+    """Whether it adds a bias."""
+    activation: Activation = "identity"
+    """What is applied to its output."""
+
+    def __post_init__(self) -> None:
+        require(self.dimension > 0, "dimension", "at least 1", self.dimension)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,15 +44,28 @@ class TwoTowerConfig:
     shared_towers: bool = False
     """Use one encoder for both sides, instead of two that start alike and may diverge."""
     reduction: Reduction = "mean"
-    """How token outputs become one vector."""
+    """How token outputs become one vector: one of them, their mean or their maximum. `mean_sqrt`
+    divides their sum by the root of their number; `weighted_mean` weighs each by its position."""
+    candidate_reduction: Reduction | None = None
+    """The reduction of candidates, if it differs from that of contexts."""
     reduction_tokens: int = 16
     """How many outputs `mean_first` averages."""
     similarity: Similarity = "cosine"
     """The inner product of the vectors as they are (`dot`), or of unit vectors (`cosine`)."""
     temperature: float = 0.05
     """The number by which the similarity is divided."""
+    dense: tuple[DenseLayer, ...] = field(default=(), metadata={"fixed": True})
+    """The layers that the encoder brings between reduction and projection."""
     projection: int | None = None
     """The dimension of a linear layer above the reduction; `none` means no layer."""
+    truncate_dim: int | None = None
+    """Keep only the first numbers of each vector, as Matryoshka models allow; `none` keeps all."""
+    context_prompt: str = ""
+    """A text put before every context."""
+    candidate_prompt: str = ""
+    """A text put before every candidate."""
+    pool_prompt: bool = True
+    """Whether the outputs of a prompt's tokens take part in the reduction."""
     max_context_length: int = 128
     """Maximum tokens of a context. Special tokens count."""
     max_candidate_length: int = 128
@@ -49,8 +80,9 @@ class TwoTowerConfig:
         require(self.temperature > 0, "temperature", "positive", self.temperature)
         for name in ("reduction_tokens", "max_context_length", "max_candidate_length"):
             require(getattr(self, name) > 0, name, "at least 1", getattr(self, name))
-        projection = self.projection
-        require(projection is None or projection > 0, "projection", "at least 1", projection)
+        for name in ("projection", "truncate_dim"):
+            dimension = getattr(self, name)
+            require(dimension is None or dimension > 0, name, "at least 1", dimension)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -120,6 +152,10 @@ class CrossEncoderConfig:
     """The maximum tokens of the context in a pair."""
     max_candidate_length: int = 128
     """The maximum tokens of the candidate in a pair."""
+    context_prompt: str = ""
+    """A text put before every context."""
+    candidate_prompt: str = ""
+    """A text put before every candidate."""
     context_truncation: Truncation = "by_kind"
     """The side on which a longer context is cut: `left` keeps the newest turns, `right` the
     beginning; `by_kind` cuts dialogues on the left and single texts on the right."""
@@ -142,7 +178,16 @@ class CrossEncoderConfig:
             require(getattr(self, name) > 0, name, "at least 1", getattr(self, name))
 
 
-UNSTATED = {"context_truncation": "left", "candidate_truncation": "right"}
+UNSTATED: dict[str, Any] = {
+    "context_truncation": "left",
+    "candidate_truncation": "right",
+    "candidate_reduction": None,
+    "context_prompt": "",
+    "candidate_prompt": "",
+    "pool_prompt": True,
+    "dense": (),
+    "truncate_dim": None,
+}
 """The values of newer settings for saved models whose description does not name them."""
 
 

@@ -29,7 +29,7 @@ from polyrank.models.interaction import InteractionHead, read_side_by_side, side
 from polyrank.models.pooling import reduce
 from polyrank.records import Context
 from polyrank.tokens.batching import Batch, in_order, mask_of
-from polyrank.tokens.tokenizer import TextTokenizer, cut, side_of
+from polyrank.tokens.tokenizer import TextTokenizer
 
 Encoded = tuple[list[list[int]], list[list[int]] | None]
 """Token ids and, if the encoder has segments, segment ids of each pair."""
@@ -48,6 +48,8 @@ class CrossEncoder(Model):
         super().__init__(tokenizer)
         assert config.head != "auto", "the head is chosen where the base is known"
         self.config = config
+        tokenizer.prompt_length(config.context_prompt, config.max_context_length)
+        tokenizer.prompt_length(config.candidate_prompt, config.max_candidate_length)
         self._classes: ClassifierConfig | None = None
         if config.task == "classify":
             self._classes = ClassifierConfig(classes=tuple(map(str, range(config.num_labels))))
@@ -97,14 +99,17 @@ class CrossEncoder(Model):
                 zip(self.context_ids(contexts), self.candidate_ids(candidates), strict=True)
             )
             return [a + b for a, b in both], [[0] * len(a) + [1] * len(b) for a, b in both]
-        left = self.tokenizer.encode_turns(contexts)
-        right = self.tokenizer.encode(candidates)
+        left = self.tokenizer.cut_contexts(
+            contexts, config.max_context_length, config.context_truncation, config.context_prompt
+        )
+        right = self.tokenizer.cut_contexts(
+            candidates,
+            config.max_candidate_length,
+            config.candidate_truncation,
+            config.candidate_prompt,
+        )
         pairs = [
-            self.tokenizer.join(
-                cut(first, config.max_context_length, side_of(context, config.context_truncation)),
-                cut(second, config.max_candidate_length, config.candidate_truncation),
-            )
-            for context, first, second in zip(contexts, left, right, strict=True)
+            self.tokenizer.join(first, second) for first, second in zip(left, right, strict=True)
         ]
         ids = [pair[0] or [self.tokenizer.pad_id] for pair in pairs]
         return ids, [pair[1] or [0] for pair in pairs] if self.tower.has_segments else None

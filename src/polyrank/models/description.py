@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from polyrank.config import from_mapping, to_mapping
+from polyrank.config import field_types, from_mapping, to_mapping
 from polyrank.errors import ModelError, UsageError, nearest
 from polyrank.models.config import CONFIGS, UNSTATED, ClassifierConfig
 
@@ -39,7 +39,7 @@ def read_description(path: Path) -> Description | None:
     try:
         described = json.loads(file.read_text(encoding="utf-8"))
         form, architecture = described["format"], described["architecture"]
-        settings = {**UNSTATED, **described["settings"]}
+        settings = dict(described["settings"])
         classifier = dict(described["classifier"]) if "classifier" in described else None
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise ModelError(
@@ -57,6 +57,9 @@ def read_description(path: Path) -> Description | None:
             f"{file} names the unknown architecture {architecture!r}.",
             nearest(str(architecture), CONFIGS),
         )
+    known = field_types(CONFIGS[architecture])
+    unstated = {name: value for name, value in UNSTATED.items() if name in known}
+    settings = {**unstated, **settings}
     try:
         from_mapping(CONFIGS[architecture], settings, where=str(file))
         if classifier is not None:

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from polyrank.models.config import ClassifierConfig, Concatenation
+from polyrank.models.config import Activation, ClassifierConfig, Concatenation, DenseLayer
 
 FEATURES = {
     "u": lambda u, v: u,
@@ -20,6 +20,40 @@ FEATURES = {
     "|u-v|": lambda u, v: (u - v).abs(),
     "u*v": lambda u, v: u * v,
 }
+
+ACTIVATIONS: dict[Activation, type[nn.Module]] = {
+    "identity": nn.Identity,
+    "tanh": nn.Tanh,
+    "relu": nn.ReLU,
+    "gelu": nn.GELU,
+    "silu": nn.SiLU,
+    "sigmoid": nn.Sigmoid,
+    "elu": nn.ELU,
+    "selu": nn.SELU,
+    "mish": nn.Mish,
+    "softplus": nn.Softplus,
+}
+
+
+class Dense(nn.Module):
+    """A linear layer and its activation, as a module of sentence-transformers has them."""
+
+    def __init__(self, width: int, layer: DenseLayer) -> None:
+        super().__init__()
+        self.linear = nn.Linear(width, layer.dimension, bias=layer.bias)
+        self.activation = ACTIVATIONS[layer.activation]()
+
+    def forward(self, vectors: Tensor) -> Tensor:
+        """(…, in) → (…, out)."""
+        activated: Tensor = self.activation(self.linear(vectors))
+        return activated
+
+
+def dense_layers(width: int, layers: Sequence[DenseLayer]) -> nn.Sequential | None:
+    """The layers above vectors of a width, one after the other; None for no layers."""
+    widths = [width, *(layer.dimension for layer in layers)]
+    made = [Dense(before, layer) for before, layer in zip(widths, layers, strict=False)]
+    return nn.Sequential(*made) if made else None
 
 
 class ScoreHead(nn.Module):

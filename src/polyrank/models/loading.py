@@ -44,6 +44,7 @@ SHAPING = (
     "num_codes",
     "context_vectors",
     "code_recency",
+    "dense",
     "projection",
     "shared_towers",
     "task",
@@ -52,7 +53,8 @@ SHAPING = (
 )
 """Settings that a saved model's weights were made for."""
 LENGTHS = ("max_context_length", "max_candidate_length")
-READING = (*LENGTHS, "context_truncation", "candidate_truncation")
+PROMPTS = ("context_prompt", "candidate_prompt")
+READING = (*LENGTHS, "context_truncation", "candidate_truncation", *PROMPTS)
 """Settings that mean the same to a cross-encoder and to the others."""
 
 
@@ -219,8 +221,8 @@ def take_classifier(model: Any, folder: Path) -> None:
 def origins_of(name: str) -> list[str]:
     """The weights of other models that these may start from, best first."""
     part, _, rest = name.partition(".")
-    if part.endswith("_projection"):
-        return [name, f"context_projection.{rest}"]
+    if part.endswith(("_projection", "_dense")):
+        return [name, f"context_{part.partition('_')[2]}.{rest}"]
     return [name, f"context_tower.{rest}", f"tower.{rest}"] if part.endswith("tower") else [name]
 
 
@@ -236,7 +238,7 @@ def derive(
         if part.endswith("_projection"):
             if model.config.projection != inherited.get("projection"):
                 continue
-        elif not part.endswith("tower"):
+        elif not part.endswith(("tower", "_dense")):
             continue
         found = next((origin for origin in origins_of(name) if origin in weights), None)
         if found is None:

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from polyrank.models.backbone import Backbone
 from polyrank.models.config import PolyEncoderConfig
-from polyrank.models.pooling import attend, select
+from polyrank.models.pooling import after_prompt, attend, select
 from polyrank.models.two_tower import TwoTower
 from polyrank.scoring.poly import attention_scale
 from polyrank.tokens.tokenizer import TextTokenizer
@@ -26,10 +26,24 @@ class PolyEncoder(TwoTower):
     has_many_vectors = True
 
     def __init__(
-        self, backbone: Backbone, tokenizer: TextTokenizer, config: PolyEncoderConfig
+        self,
+        backbone: Backbone,
+        tokenizer: TextTokenizer,
+        config: PolyEncoderConfig,
+        candidate_backbone: Backbone | None = None,
+        candidate_tokenizer: TextTokenizer | None = None,
     ) -> None:
+        """Make a model of its parts; `from_pretrained` loads one.
+
+        Args:
+            backbone: The encoder of contexts and, if `candidate_backbone` is None, of candidates.
+            tokenizer: Its tokeniser.
+            config: The settings.
+            candidate_backbone: The encoder of candidates, if it is another one.
+            candidate_tokenizer: Its tokeniser.
+        """
         self.config = config
-        super().__init__(backbone, tokenizer)
+        super().__init__(backbone, tokenizer, candidate_backbone, candidate_tokenizer)
         self.attention = config.attention
         self.codes: nn.Parameter | None = None
         self.recency: nn.Parameter | None = None
@@ -66,6 +80,7 @@ class PolyEncoder(TwoTower):
 
     def context_vectors(self, outputs: Tensor, mask: Tensor) -> Tensor:
         """Attention of the codes, or the chosen outputs: (B, T, h) → (B, m, h)."""
+        mask = after_prompt(mask, self.context_unpooled)
         if self.codes is None:
             return select(outputs, mask, self.config.context_vectors, self.config.num_codes)
         scale = attention_scale(self.attention, outputs.shape[-1])

@@ -13,20 +13,54 @@ from torch import Tensor
 from polyrank.models.config import ContextVectors, Reduction
 
 
-def reduce(outputs: Tensor, mask: Tensor, reduction: Reduction, num_tokens: int = 1) -> Tensor:
+def reduce(
+    outputs: Tensor, mask: Tensor, reduction: Reduction, num_tokens: int = 1, prompt_length: int = 0
+) -> Tensor:
     """One vector per text: (B, T, h), (B, T) → (B, h).
 
-    `first` is the first output; `mean` and `max` go over all real tokens; `mean_first` over the
-    first `num_tokens` of them.
+    `first` is the first output and `last` the last of a real token; `mean` and `max` go over all
+    real tokens, `mean_first` over the first `num_tokens` of them; `mean_sqrt` is their sum by the
+    root of their number, and `weighted_mean` weighs the outputs 1, 2, 3, … by their positions.
+    The first `prompt_length` tokens are left out, but keep their positions. Of a text that has no
+    others nothing is left: zeros, and with `first` the first output, as in sentence-transformers.
     """
-    if reduction == "first":
-        return outputs[:, 0]
+    lengths = mask.sum(dim=1, keepdim=True)  # (B, 1)
+    if reduction in ("first", "last"):
+        remains = lengths > prompt_length
+        place = prompt_length * remains if reduction == "first" else (lengths - 1).clamp(min=0)
+        if reduction == "first" and prompt_length == 0:
+            return outputs[:, 0]
+        taken = outputs.gather(1, place[:, :, None].expand(-1, -1, outputs.shape[2]))[:, 0]
+        return taken if reduction == "first" else taken * remains.to(outputs.dtype)
+    outputs, mask = outputs[:, prompt_length:], mask[:, prompt_length:]
     if reduction == "max":
-        return outputs.masked_fill(~mask[:, :, None], -torch.inf).amax(dim=1)
+        if outputs.shape[1] == 0:
+            return outputs.sum(dim=1)
+        most = outputs.masked_fill(~mask[:, :, None], -torch.inf).amax(dim=1)
+        return most.masked_fill(~mask.any(dim=1, keepdim=True), 0)
     if reduction == "mean_first":
         outputs, mask = outputs[:, :num_tokens], mask[:, :num_tokens]
-    weights = mask.to(outputs.dtype)[:, None, :]  # (B, 1, T)
-    return torch.bmm(weights, outputs)[:, 0] / mask.sum(dim=1, keepdim=True)
+    weights = mask.to(outputs.dtype)  # (B, T)
+    if reduction == "weighted_mean":
+        first = prompt_length + 1
+        places = torch.arange(first, first + outputs.shape[1], device=outputs.device)
+        weights = weights * places.to(outputs.dtype)
+    total = weights.sum(dim=1, keepdim=True).clamp(min=1)
+    if reduction == "mean_sqrt":
+        total = total.sqrt()
+    return torch.bmm(weights[:, None, :], outputs)[:, 0] / total
+
+
+def after_prompt(mask: Tensor, prompt_length: int) -> Tensor:
+    """The mask (B, T) without the first `prompt_length` tokens.
+
+    A text that has no others keeps its last token.
+    """
+    if prompt_length == 0:
+        return mask
+    places = torch.arange(mask.shape[1], device=mask.device)
+    starts = (mask.sum(dim=1, keepdim=True) - 1).clamp(max=prompt_length)  # (B, 1)
+    return mask & (places >= starts)
 
 
 def select(outputs: Tensor, mask: Tensor, kind: ContextVectors, num_vectors: int) -> Tensor:
@@ -34,19 +68,24 @@ def select(outputs: Tensor, mask: Tensor, kind: ContextVectors, num_vectors: int
 
     `first` takes the first `num_vectors` tokens, `last` the last, `last_and_first` the last and,
     unless it is among them, the first, as one more vector. Texts with fewer tokens are filled up
-    with vectors of zeros.
+    with vectors of zeros. The tokens of a mask follow one another, after a prompt or from the
+    start.
     """
-    lengths = mask.sum(dim=1, keepdim=True)  # (B, 1)
+    begin, end = bounds(mask)
     places = torch.arange(num_vectors, device=outputs.device)[None, :]  # (1, m)
-    start = torch.zeros_like(lengths) if kind == "first" else lengths - num_vectors
-    chosen = start + places
-    there = (chosen >= 0) & (chosen < lengths)  # (B, m)
+    chosen = (begin if kind == "first" else end - num_vectors) + places
+    there = (chosen >= begin) & (chosen < end)  # (B, m)
     if kind == "last_and_first":
-        zero = torch.zeros_like(lengths)
-        chosen = torch.cat([zero, chosen], dim=1)
-        there = torch.cat([lengths > num_vectors, there], dim=1)
+        chosen = torch.cat([begin, chosen], dim=1)
+        there = torch.cat([end - begin > num_vectors, there], dim=1)
     index = chosen.clamp(0, outputs.shape[1] - 1)[:, :, None].expand(-1, -1, outputs.shape[2])
     return outputs.gather(1, index) * there[:, :, None].to(outputs.dtype)
+
+
+def bounds(mask: Tensor) -> tuple[Tensor, Tensor]:
+    """Where the tokens of each text begin and end: (B, T) → (B, 1), (B, 1)."""
+    begin = mask.to(torch.int32).argmax(dim=1, keepdim=True)
+    return begin, begin + mask.sum(dim=1, keepdim=True)
 
 
 def attend(
@@ -66,7 +105,7 @@ def attend(
     logits = torch.einsum("mh,bth->bmt", codes, outputs) * scale
     if recency is not None:
         places = torch.arange(outputs.shape[1], device=outputs.device)
-        after = (mask.sum(dim=1, keepdim=True) - 1 - places).clamp(min=0)  # (B, T)
+        after = (bounds(mask)[1] - 1 - places).clamp(min=0)  # (B, T)
         logits = logits - recency[None, :, None] * after[:, None, :]
     weights = logits.masked_fill(~mask[:, None, :], -torch.inf).softmax(dim=-1)  # (B, m, T)
     if mean_share > 0:

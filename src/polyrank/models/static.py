@@ -184,11 +184,18 @@ def require_average(architecture: str, settings: dict[str, Any], source: Path) -
             "encoder needs the outputs of a text's tokens, each of which has seen the others.",
             "Choose the architecture bi, or an encoder such as MiniLM.",
         )
-    reduction = settings.get("reduction", "mean")
-    if reduction != "mean":
+    for name, known in (("reduction", "mean"), ("candidate_reduction", "mean")):
+        given = settings.get(name) or known
+        if given != known:
+            raise UsageError(
+                f"Static embeddings are averaged, so {name} must be {known}, got {given}.",
+                f"Leave {name} out, or set it to {known}.",
+            )
+    if not settings.get("pool_prompt", True):
         raise UsageError(
-            f"Static embeddings are averaged, so reduction must be mean, got {reduction}.",
-            "Leave reduction out, or set it to mean.",
+            "Static embeddings are averaged over a prompt and its text, so pool_prompt must be "
+            "true, got false.",
+            "Leave pool_prompt out.",
         )
 
 

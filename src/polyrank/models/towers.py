@@ -19,9 +19,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from polyrank.errors import UsageError
 from polyrank.models.backbone import Backbone
 from polyrank.models.base import Model
 from polyrank.models.config import BiEncoderConfig, PolyEncoderConfig
+from polyrank.models.heads import dense_layers
 from polyrank.models.pooling import reduce
 from polyrank.records import Context
 from polyrank.scoring.poly import Attention
@@ -41,18 +43,61 @@ class Towers(Model):
     has_many_vectors: ClassVar[bool]
     """Whether a context's vectors have their own axis and contain the temperature."""
 
-    def __init__(self, backbone: Backbone, tokenizer: TextTokenizer) -> None:
-        super().__init__(tokenizer)
-        width = backbone.width
+    def __init__(
+        self,
+        backbone: Backbone,
+        tokenizer: TextTokenizer,
+        candidate_backbone: Backbone | None = None,
+        candidate_tokenizer: TextTokenizer | None = None,
+    ) -> None:
+        # candidate_…: those of the candidate side, where it has another encoder
+        super().__init__(tokenizer, candidate_tokenizer)
+        config = self.config
         self.context_tower = backbone
-        self.candidate_tower = None if self.config.shared_towers else copy.deepcopy(backbone)
-        self.context_projection: nn.Linear | None = None
-        self.candidate_projection: nn.Linear | None = None
-        if self.config.projection is not None:
-            self.context_projection = nn.Linear(width, self.config.projection, bias=False)
-            if not self.config.shared_towers:
-                self.candidate_projection = copy.deepcopy(self.context_projection)
-        self.dimension: int = self.config.projection or width
+        self.candidate_tower = candidate_backbone
+        if candidate_backbone is None and not config.shared_towers:
+            self.candidate_tower = copy.deepcopy(backbone)
+        widths = backbone.width, (candidate_backbone or backbone).width
+        self.context_dense, self.candidate_dense = self.layers(dense_layers, widths, config.dense)
+        if config.dense:
+            widths = config.dense[-1].dimension, config.dense[-1].dimension
+        self.context_projection, self.candidate_projection = self.layers(
+            projection_layer, widths, config.projection
+        )
+        self.dimension: int = config.truncate_dim or config.projection or widths[0]
+        self.require_dimension(config.projection or widths[0], config.projection or widths[1])
+        lengths = [
+            self.tokenizer.prompt_length(config.context_prompt, config.max_context_length),
+            self.candidate_tokenizer.prompt_length(
+                config.candidate_prompt, config.max_candidate_length
+            ),
+        ]
+        self.context_unpooled, self.candidate_unpooled = [0, 0] if config.pool_prompt else lengths
+
+    def layers(self, make: Any, widths: tuple[int, int], described: Any) -> tuple[Any, Any]:
+        """What `make` gives for each side; that of the candidates is None where it is shared.
+
+        Both start alike, where their widths do.
+        """
+        first, second = make(widths[0], described), None
+        if not self.config.shared_towers:
+            alike = widths[0] == widths[1]
+            second = copy.deepcopy(first) if alike else make(widths[1], described)
+        return first, second
+
+    def require_dimension(self, contexts: int, candidates: int) -> None:
+        """Raise UsageError for vectors of both sides that cannot be compared or cut."""
+        if contexts != candidates:
+            raise UsageError(
+                f"Contexts have vectors of {contexts} numbers and candidates of {candidates}, "
+                "which cannot be compared.",
+                "Set projection, which brings both to one dimension.",
+            )
+        if self.dimension > contexts:
+            raise UsageError(
+                f"truncate_dim is {self.dimension}, but the vectors have {contexts} numbers.",
+                "Choose a smaller truncate_dim, or none.",
+            )
 
     @property
     def num_vectors(self) -> int:
@@ -66,14 +111,26 @@ class Towers(Model):
     def project_contexts(self, outputs: Tensor, batch: Batch) -> Tensor:
         """Token outputs (B, T, h) to vectors before normalisation and temperature: (B, m, d)."""
         vectors = self.context_vectors(outputs, mask_of(batch))
-        return vectors if self.context_projection is None else self.context_projection(vectors)
+        for layers in (self.context_dense, self.context_projection):
+            vectors = vectors if layers is None else layers(vectors)
+        return vectors[..., : self.dimension]
 
     def project_candidates(self, outputs: Tensor, batch: Batch) -> Tensor:
         """Token outputs (B, T, h) to vectors before normalisation: (B, d)."""
         config = self.config
-        vectors = reduce(outputs, mask_of(batch), config.reduction, config.reduction_tokens)
-        projection = self.candidate_projection or self.context_projection
-        return vectors if projection is None else projection(vectors)
+        vectors = reduce(
+            outputs,
+            mask_of(batch),
+            config.candidate_reduction or config.reduction,
+            config.reduction_tokens,
+            self.candidate_unpooled,
+        )
+        shared = config.shared_towers
+        dense = self.context_dense if shared else self.candidate_dense
+        projection = self.context_projection if shared else self.candidate_projection
+        for layers in (dense, projection):
+            vectors = vectors if layers is None else layers(vectors)
+        return vectors[..., : self.dimension]
 
     def finish_contexts(self, outputs: Tensor, batch: Batch) -> Tensor:
         """Token outputs (B, T, h) to what is scored: (B, m, d)."""
@@ -219,3 +276,8 @@ class Towers(Model):
             for rows, batch in batches:
                 encoded[rows.to(place)] = finish(tower(batch).float(), batch).to(place)
         return encoded
+
+
+def projection_layer(width: int, dimension: int | None) -> nn.Linear | None:
+    """The new layer that brings vectors to a dimension; None for no layer."""
+    return None if dimension is None else nn.Linear(width, dimension, bias=False)

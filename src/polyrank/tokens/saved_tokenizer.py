@@ -29,12 +29,16 @@ class SavedTokenizer:
         self.pad_token_id = self.id_of("pad_token")
         self.sep_token_id = self.id_of("sep_token")
         self.eos_token_id = self.id_of("eos_token")
+        named = [self.id_of(name) for name in self.settings if name.endswith("_token")]
+        self.all_special_ids = [number for number in named if number is not None]
 
     def id_of(self, name: str) -> int | None:
         """The id of a special token, such as `pad_token`; None if there is none."""
         token = self.settings.get(name)
         content = token.get("content") if isinstance(token, dict) else token
-        found: int | None = None if content is None else self.backend_tokenizer.token_to_id(content)
+        if not isinstance(content, str):  # such as add_bos_token, which is true or false
+            return None
+        found: int | None = self.backend_tokenizer.token_to_id(content)
         return found
 
     def __call__(

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from itertools import takewhile
 from typing import Any, Literal, NamedTuple
 
-from polyrank.errors import ModelError
+from polyrank.errors import ModelError, UsageError
 from polyrank.records import Context
 
 PROBE = "a"
@@ -66,9 +67,14 @@ class TextTokenizer:
         known = dict(zip(unique, ids, strict=True))
         return [known[text] for text in texts]
 
-    def encode_turns(self, contexts: Sequence[Context]) -> list[list[int]]:
-        """Token ids of each context, its turns joined by the separator, without special tokens."""
+    def encode_turns(self, contexts: Sequence[Context], prompt: str = "") -> list[list[int]]:
+        """Token ids of each context, its turns joined by the separator, without special tokens.
+
+        The prompt stands before the first turn.
+        """
         turns = [[c] if isinstance(c, str) else list(c) for c in contexts]
+        if prompt:
+            turns = [[prompt + "".join(context[:1]), *context[1:]] for context in turns]
         flat = self.encode([turn for context in turns for turn in context])
         joined: list[list[int]] = []
         position = 0
@@ -81,24 +87,60 @@ class TextTokenizer:
         return joined
 
     def contexts(
-        self, contexts: Sequence[Context], max_length: int, truncation: Truncation = "by_kind"
+        self,
+        contexts: Sequence[Context],
+        max_length: int,
+        truncation: Truncation = "by_kind",
+        prompt: str = "",
     ) -> list[list[int]]:
         """Contexts with special tokens, at most `max_length` tokens each."""
         room = self._room(max_length)
+        return [self._wrap(ids) for ids in self.cut_contexts(contexts, room, truncation, prompt)]
+
+    def cut_contexts(
+        self, contexts: Sequence[Context], room: int, truncation: Truncation, prompt: str = ""
+    ) -> list[list[int]]:
+        """Contexts without special tokens, at most `room` tokens each.
+
+        A context that is cut on the left keeps its prompt.
+        """
+        start = self.encode([prompt])[0] if prompt else []
         return [
-            self._wrap(cut(ids, room, side_of(context, truncation)))
-            for context, ids in zip(contexts, self.encode_turns(contexts), strict=True)
+            cut(ids, room, side_of(context, truncation), start)
+            for context, ids in zip(contexts, self.encode_turns(contexts, prompt), strict=True)
         ]
 
     def candidates(
-        self, texts: Sequence[Context], max_length: int, truncation: Side = "right"
+        self,
+        texts: Sequence[Context],
+        max_length: int,
+        truncation: Side = "right",
+        prompt: str = "",
     ) -> list[list[int]]:
         """Candidates with special tokens, at most `max_length` tokens each.
 
         A title and its text are joined by the separator.
         """
-        room = self._room(max_length)
-        return [self._wrap(cut(ids, room, truncation)) for ids in self.encode_turns(texts)]
+        return self.contexts(texts, max_length, truncation, prompt)
+
+    def prompt_length(self, prompt: str, max_length: int) -> int:
+        """The number of tokens that a prompt takes of a text, the special ones before it included.
+
+        Counted on the prompt alone, as sentence-transformers does: with special tokens and without
+        one at the end. Raises UsageError for a prompt that leaves no room for a text.
+        """
+        if not prompt:
+            return 0
+        ids = self.encode([prompt])[0]
+        if len(ids) >= self._room(max_length):
+            raise UsageError(
+                f"The prompt {prompt!r} has {len(ids)} tokens, which leaves no room for a text "
+                f"within {max_length} tokens.",
+                "Choose a greater length or a shorter prompt.",
+            )
+        wrapped = self._wrap(ids)
+        special = set(self.pretrained.all_special_ids)
+        return len(wrapped) - sum(token in special for token in wrapped[-1:])
 
     def join(self, context: list[int], candidate: list[int]) -> tuple[list[int], list[int]]:
         """A pair of bare token ids with special tokens, and its segment ids."""
@@ -205,6 +247,15 @@ def side_of(context: Context, truncation: Truncation) -> Side:
     return "left" if not isinstance(context, str) and len(context) > 1 else "right"
 
 
-def cut(ids: list[int], room: int, side: Side) -> list[int]:
-    """At most `room` ids: the last ones if the cut is on the left, else the first."""
-    return ids[max(len(ids) - room, 0) :] if side == "left" else ids[:room]
+def cut(ids: list[int], room: int, side: Side, prompt: Sequence[int] = ()) -> list[int]:
+    """At most `room` ids: the first ones or, if the cut is on the left, the last ones.
+
+    What the ids begin with of a `prompt` is kept on either side.
+    """
+    if side == "right" or len(ids) <= room:
+        return ids[:room]
+    both = zip(prompt, ids, strict=False)
+    kept = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], both))
+    if kept >= room:
+        return ids[:room]
+    return ids[:kept] + ids[len(ids) - room + kept :]
