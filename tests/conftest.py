@@ -31,6 +31,16 @@ def bert(encoder_folder):
 
 
 @pytest.fixture
+def hub(tmp_path, monkeypatch):
+    """A stand-in of the hub, which huggingface_hub talks to, and an empty cache."""
+    import hub_server
+
+    with hub_server.running() as running:
+        hub_server.connect(running, tmp_path / "hub-cache", monkeypatch)
+        yield running
+
+
+@pytest.fixture
 def own_bert(bert, tmp_path):
     """A copy of the BERT folder that a test may damage."""
     return shutil.copytree(bert, tmp_path / "own_bert")

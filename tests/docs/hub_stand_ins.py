@@ -76,4 +76,8 @@ def write_hub(cache):
         (repository / "refs").mkdir(parents=True)
         (repository / "refs" / "main").write_text(REVISION, encoding="utf-8")
         (repository / "snapshots").mkdir()
+        if not (folder / "modules.json").exists():  # as the cache knows after a download
+            absent = repository / ".no_exist" / REVISION
+            absent.mkdir(parents=True)
+            (absent / "modules.json").touch()
         (repository / "snapshots" / REVISION).symlink_to(folder)

@@ -2,18 +2,12 @@
 
 import json
 import shutil
-import socket
-from contextlib import ExitStack
-from functools import partial
-from http.server import BaseHTTPRequestHandler, HTTPServer
-from threading import Thread
 
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
 from polyrank.errors import ModelError, UsageError
-from polyrank.models import source
 from polyrank.models.bi_encoder import BiEncoder
 from polyrank.models.checkpoint import load_model
 from polyrank.models.cross_encoder import CrossEncoder
@@ -155,9 +149,7 @@ def test_no_model_at_all(model_class, tmp_path):
         model_class.from_pretrained(tmp_path / "nothing")
     with pytest.raises(ModelError, match=r"is not a model: it has no config\.json"):
         model_class.from_pretrained(tmp_path)
-    with pytest.raises(
-        ModelError, match="no folder 'nobody/nothing', and the hub cannot be reached"
-    ):
+    with pytest.raises(ModelError, match=r"no folder 'nobody/nothing', .* HF_HUB_OFFLINE forbids"):
         model_class.from_pretrained("nobody/nothing")
 
 
@@ -224,51 +216,3 @@ def test_a_mistyped_name_is_said_in_two_sentences(name, error, words, tmp_path, 
     for load in (load_model, BiEncoder.from_pretrained):
         with pytest.raises(error, match=words):
             load(name)
-
-
-class Refusing(BaseHTTPRequestHandler):
-    """A hub that answers everything with one status."""
-
-    status = 404
-
-    def do_GET(self):
-        self.send_response(self.status)
-        self.send_header("Content-Length", "0")
-        if self.status == 404:
-            self.send_header("X-Error-Code", "RepoNotFound")
-        self.end_headers()
-
-    def log_message(self, *_):
-        pass
-
-
-@pytest.mark.parametrize(
-    ("status", "words"),
-    [
-        (404, "no model of that name on the hub. Check the name; for a private model, log in"),
-        (503, "the hub answers with 503. Check the name and the connection"),
-        (None, "the hub cannot be reached. Check the name and the connection"),
-    ],
-)
-def test_what_the_hub_answers_is_told_apart(status, words, monkeypatch):
-    from huggingface_hub import HfApi, constants
-
-    class Answering(Refusing):
-        pass
-
-    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
-    monkeypatch.setattr(source, "HUB_TIMEOUT", 0.2)
-    with ExitStack() as stack:
-        if status is None:  # takes connections and never answers
-            server = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
-            port = server.getsockname()[1]
-        else:
-            Answering.status = status
-            server = stack.enter_context(HTTPServer(("127.0.0.1", 0), Answering))
-            stack.callback(server.shutdown)
-            Thread(target=server.serve_forever, daemon=True).start()
-            port = server.server_port
-        here = partial(HfApi, endpoint=f"http://127.0.0.1:{port}")
-        monkeypatch.setattr("huggingface_hub.HfApi", here)
-        with pytest.raises(ModelError, match=words):
-            load_model("nobody/nothing")

@@ -278,19 +278,3 @@ def test_a_hub_id_of_a_saved_model_is_that_model(bert, tmp_path, monkeypatch):
     model = load_model("some/model", **CPU)
     assert isinstance(model, PolyEncoder)
     assert model.fingerprint() == made.fingerprint()
-
-
-def test_the_hub_is_asked_once_for_a_model(bert, tmp_path, monkeypatch):
-    import huggingface_hub
-
-    BiEncoder.from_pretrained(bert, **CPU).save_pretrained(tmp_path / "model")
-    cached(monkeypatch, tmp_path / "cache", tmp_path / "model", "some/model")
-    asked, fetch = [], huggingface_hub.snapshot_download
-
-    def counting(name, **how):
-        asked.append(name)
-        return fetch(name, **how)
-
-    monkeypatch.setattr(huggingface_hub, "snapshot_download", counting)
-    load_model("some/model", **CPU)
-    assert asked == ["some/model"]

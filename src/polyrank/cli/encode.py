@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from polyrank.cli.command import command
-from polyrank.cli.options import CANDIDATES, ModelOptions, load, option, positional
+from polyrank.cli.options import CANDIDATES, SourceOptions, load, option, positional
 from polyrank.cli.output import Output
 from polyrank.config import require
 from polyrank.display.words import took
@@ -27,7 +27,7 @@ WORDS = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class EncodeOptions(ModelOptions):
+class EncodeOptions(SourceOptions):
     """Options of `polyrank encode`."""
 
     model: Path = positional("MODEL", help="The folder of a saved bi- or poly-encoder.")
@@ -122,7 +122,7 @@ def encoded_parts(options: EncodeOptions) -> Iterator[EncodedPart]:
 
     from polyrank.retrieval.bulk.encode import BulkEncoder, encode_part
 
-    model = load(options.model, options)
+    model = load(options.model, options, revision=options.revision)
     source, folder, count = options.candidates, options.output, options.num_parts
     if options.part_index is None:
         yield from BulkEncoder(model, source, folder, count, storage=options.storage).encode_all()
@@ -142,7 +142,7 @@ def encoded_by_processes(options: EncodeOptions) -> Iterator[EncodedPart]:
     from polyrank.retrieval.bulk.workers import encode_in_processes
 
     yield from encode_in_processes(
-        partial(load, options.model, options),
+        partial(load, options.model, options, revision=options.revision),
         options.candidates,
         options.output,
         options.num_parts,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from polyrank.cli.command import command
 from polyrank.cli.data import FigureOptions, load_records
-from polyrank.cli.options import ModelOptions, load, option, positional
+from polyrank.cli.options import SourceOptions, load, option, positional
 from polyrank.cli.output import Output
 from polyrank.display.words import span
 from polyrank.errors import UsageError
@@ -24,7 +24,7 @@ BM25 = "bm25"
 
 
 @dataclass(frozen=True, kw_only=True)
-class EvaluateOptions(FigureOptions, ModelOptions):
+class EvaluateOptions(FigureOptions, SourceOptions):
     """Options of `polyrank evaluate`."""
 
     model: str = positional(
@@ -67,7 +67,9 @@ def evaluate(options: EvaluateOptions, output: Output) -> None:
     reranker = options.reranker if searches else None
     result = measure(
         task,
-        BM25 if options.model == BM25 else load(Path(options.model), options),
+        BM25
+        if options.model == BM25
+        else load(Path(options.model), options, revision=options.revision),
         name=options.model,
         reranker=None if reranker is None else load(Path(reranker), options),
         num_candidates=options.num_reranked,
@@ -94,6 +96,8 @@ def warn_without_effect(options: EvaluateOptions, output: Output, *, searches: b
     """Name what was asked for and has no effect."""
     if not searches and options.reranker is not None:
         output.warn("--reranker has no effect: nothing is retrieved from this data.")
+    if options.revision is not None and options.model == BM25:
+        output.warn(f"--revision has no effect on {BM25}.")
     is_number = isinstance(options.num_candidates, int)
     if searches and is_number and options.reranker is None:
         output.warn("--num-candidates has no effect on a corpus without --reranker.")

@@ -123,6 +123,7 @@ TITLES: Mapping[str, str] = {
     "FigureOptions": "Figures",
     "DeviceOptions": "Hardware",
     "ModelOptions": "Hardware",
+    "SourceOptions": "Model",
     "RunOptions": "Output",
     "TrainOptions": "Data",
     "DistilOptions": "Data",

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from polyrank.cli.command import command
-from polyrank.cli.options import CANDIDATES, ModelOptions, load, option, positional
+from polyrank.cli.options import CANDIDATES, SourceOptions, load, option, positional
 from polyrank.cli.output import Output
 from polyrank.display.words import span
 from polyrank.errors import DataError, UsageError
@@ -18,7 +18,7 @@ FEWEST_CONTEXTS = 20
 
 
 @dataclass(frozen=True, kw_only=True)
-class BuildOptions(ModelOptions):
+class BuildOptions(SourceOptions):
     """Options of `polyrank index build`."""
 
     model: Path = positional(
@@ -81,7 +81,7 @@ def build(options: BuildOptions, output: Output) -> None:
 
     from polyrank.retrieval.index import Index
 
-    model = load(options.model, options)
+    model = load(options.model, options, revision=options.revision)
     started = time.perf_counter()
     if options.encoded is None:
         assert options.candidates is not None

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from polyrank.cli.command import command
 from polyrank.cli.data import DataOptions
-from polyrank.cli.options import ModelOptions, flattened, load, option
+from polyrank.cli.options import SourceOptions, flattened, load, option
 from polyrank.cli.output import Output
 from polyrank.config import require
 from polyrank.display.words import span
@@ -32,7 +32,7 @@ RERANKER_LIMITS = ("reranker_max_score", "reranker_margin", "reranker_relative_m
 
 
 @dataclass(frozen=True, kw_only=True)
-class MineOptions(ModelOptions, DataOptions):
+class MineOptions(SourceOptions, DataOptions):
     """Options of `polyrank mine`."""
 
     data: Path = option(
@@ -144,6 +144,8 @@ def warn_without_effect(options: MineOptions, output: Output) -> None:
         ]
     if options.method != "bm25":
         unused += [name for name, value in vars(options.bm25).items() if value != STANDARD[name]]
+    if options.revision is not None and (options.method != "model" or options.retriever is None):
+        output.warn("--revision has no effect without --method model and --retriever.")
     for name in unused:
         output.warn(f"--{name.replace('_', '-')} has no effect with --method {options.method}.")
 
@@ -203,7 +205,9 @@ def method_of(options: MineOptions) -> Method:
     from polyrank.training.negatives import methods
 
     searches = options.method == "model" and options.retriever is not None
-    model = load(options.retriever, options) if searches and options.retriever is not None else None
+    model = None
+    if searches and options.retriever is not None:
+        model = load(options.retriever, options, revision=options.revision)
     return methods.method_of(
         options.method,
         retriever=model,

@@ -117,10 +117,21 @@ class ModelOptions(DeviceOptions):
         require(tokens is None or tokens >= 1, "--batch-tokens", "at least 1", tokens)
 
 
-def load(path: Path, options: ModelOptions) -> Any:
+@dataclass(frozen=True, kw_only=True)
+class SourceOptions(ModelOptions):
+    """Options of every command that takes one model, by its folder or its id. Inherit from it."""
+
+    revision: str | None = option(
+        None,
+        help="The branch, tag or commit of a model that is given by its id on the hub. By default, "
+        "main.",
+    )
+
+
+def load(path: Path, options: ModelOptions, *, revision: str | None = None) -> Any:
     """The saved model in a folder, for inference, of any architecture, placed as the options say.
 
-    Raises ModelError or UsageError.
+    A hub id stands for the model of a `revision`. Raises ModelError or UsageError.
     """
     from polyrank.models.checkpoint import load_model
 
@@ -129,6 +140,7 @@ def load(path: Path, options: ModelOptions) -> Any:
         device=options.device,
         dtype=options.dtype,
         batch_tokens=options.batch_tokens,
+        revision=revision,
         trainable=False,
     )
 

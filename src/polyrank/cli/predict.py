@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from polyrank.cli.command import command
 from polyrank.cli.data import DataOptions, columns_of
-from polyrank.cli.options import ModelOptions, load, option, positional
+from polyrank.cli.options import SourceOptions, load, option, positional
 from polyrank.cli.output import Output
 from polyrank.config import require
 from polyrank.display.words import span
@@ -26,7 +26,7 @@ STANDARD_OUTPUT = Path("-")
 
 
 @dataclass(frozen=True, kw_only=True)
-class PredictOptions(DataOptions, ModelOptions):
+class PredictOptions(DataOptions, SourceOptions):
     """Options of `polyrank predict`."""
 
     model: Path = positional("MODEL", help="The folder of a saved model, of any architecture.")
@@ -83,7 +83,7 @@ def predict(options: PredictOptions, output: Output) -> None:
     if not to_file and options.restart:
         output.warn("--restart has no effect without --output.")
     words = output if to_file else Output(json=True)  # the lines alone are on standard output
-    model = load(options.model, options)
+    model = load(options.model, options, revision=options.revision)
     inputs = read(options, words.say)
     if to_file:
         write(options, model, inputs, output)

@@ -211,7 +211,7 @@ def look(options: PretrainOptions, corpora: Corpora, output: Output) -> None:
         count_tokens = None
         output.say("Lengths are in words. With --base MODEL, its tokens are counted as well.")
     else:
-        texts = TextTokenizer(tokenizer_of(options.base))
+        texts = TextTokenizer(tokenizer_of(options.base, options.revision))
 
         def count_tokens(text: str) -> int:
             return len(texts.encode([text])[0])
@@ -261,6 +261,7 @@ def load_base(options: PretrainOptions, corpora: Corpora, device: str, output: O
         dtype=options.dtype,
         batch_tokens=options.batch_tokens,
         defaults=MODEL,
+        revision=None if options.base is None else options.revision,
         **options.model,
     )
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from polyrank.cli.command import command
 from polyrank.cli.conversation import Answer, Question, converse, text_of
-from polyrank.cli.options import ModelOptions, load, option, positional
+from polyrank.cli.options import SourceOptions, load, option, positional
 from polyrank.cli.output import Output
 from polyrank.config import require
 from polyrank.errors import UsageError
@@ -28,7 +28,7 @@ STANDARD_INPUT = "-"
 
 
 @dataclass(frozen=True, kw_only=True)
-class SearchOptions(ModelOptions):
+class SearchOptions(SourceOptions):
     """Options of `polyrank search`."""
 
     index: Path = positional("INDEX", help="The folder of an index.")
@@ -96,6 +96,8 @@ def search(options: SearchOptions, output: Output) -> None:
     """
     if options.reranker is None and options.num_candidates is not None:
         output.warn("--num-candidates has no effect without --reranker.")
+    if options.revision is not None and options.model is None:
+        output.warn("--revision has no effect without --model.")
     if not options.texts and not options.turn:
         converse(Searcher(options).answers, output, show)
         return
@@ -117,7 +119,11 @@ class Searcher:
         os.environ.setdefault("OMP_WAIT_POLICY", "passive")
         from polyrank.retrieval.index import Index
 
-        model = None if options.model is None else load(options.model, options)
+        model = (
+            None
+            if options.model is None
+            else load(options.model, options, revision=options.revision)
+        )
         self.options = options
         self.index: Index = Index.open(
             options.index,

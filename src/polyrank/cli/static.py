@@ -8,14 +8,14 @@ from pathlib import Path
 
 from polyrank.cli.command import command
 from polyrank.cli.flags import flag_of
-from polyrank.cli.options import ModelOptions, option, positional
+from polyrank.cli.options import SourceOptions, option, positional
 from polyrank.cli.output import Output
 from polyrank.config import require
 from polyrank.display.words import span
 
 
 @dataclass(frozen=True, kw_only=True)
-class StaticOptions(ModelOptions):
+class StaticOptions(SourceOptions):
     """Options of `polyrank static`."""
 
     source: str = positional(
@@ -76,6 +76,7 @@ def static(options: StaticOptions, output: Output) -> None:
             device=options.device,
             dtype=options.dtype,
             batch_tokens=options.batch_tokens,
+            revision=options.revision,
             show_progress_bar=True,
         )
     model.save_pretrained(options.output)

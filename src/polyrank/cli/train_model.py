@@ -60,7 +60,7 @@ def load_base(options: TrainOptions, device: str, examples: Records, output: Out
     from polyrank.runtime import set_seed
 
     settings = settings_of(options, output)
-    folder = local_folder(options.base, say=output.say)
+    folder = local_folder(options.base, revision=options.revision, say=output.say)
     if options.arch == "cross":
         settings = cross_task(options, folder, examples, settings, output)
     set_seed(options.training.seed)

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from polyrank.cli.flags import flag_of, flags_of
-from polyrank.cli.options import ModelOptions, option, settings_of
+from polyrank.cli.options import SourceOptions, option, settings_of
 from polyrank.cli.output import Output
 from polyrank.config import field_types, to_mapping
 from polyrank.display.words import took
@@ -35,7 +35,7 @@ NO_DEFAULTS: Mapping[str, Any] = {}
 
 
 @dataclass(frozen=True, kw_only=True)
-class RunOptions(ModelOptions):
+class RunOptions(SourceOptions):
     """Options of every command that trains. Inherit from it."""
 
     restart: bool = option(False, help="Discard an unfinished run of the same output.")

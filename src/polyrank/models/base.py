@@ -20,9 +20,9 @@ from polyrank.models.backbone import Backbone
 from polyrank.models.config import ClassifierConfig
 from polyrank.models.description import CLASSIFIER, Description, digest_of, identity_of
 from polyrank.models.folder import write_folder
+from polyrank.models.hub.publishing import publish
 from polyrank.models.inference import inference_copy, optimizer_steps
 from polyrank.models.loading import load
-from polyrank.models.publishing import publish
 from polyrank.models.source import local_folder
 from polyrank.progress import bar
 from polyrank.records import Context
@@ -248,6 +248,10 @@ class Model(Answering):
         dtype: str | torch.dtype = "auto",
         batch_tokens: int | None = None,
         defaults: Mapping[str, Any] | None = None,
+        revision: str | None = None,
+        token: str | bool | None = None,
+        cache_dir: str | Path | None = None,
+        local_files_only: bool = False,
         **settings: Any,
     ) -> Self:
         """Load a model from an encoder, a saved polyrank model or a sentence-transformers folder.
@@ -264,6 +268,10 @@ class Model(Answering):
             defaults: Settings that replace the configuration's defaults and the source's settings,
                 except those that a saved model's weights need; lengths among them are cut to the
                 encoder's limit.
+            revision: A branch, a tag or a commit of a model on the hub. By default, `main`.
+            token: A token of the hub. By default, that of `hf auth login`.
+            cache_dir: Where downloaded files are kept. By default, the hub's own cache.
+            local_files_only: Use only what the cache has, and do not ask the hub.
             **settings: The fields of the architecture's configuration, such as `num_codes=64`.
 
         Returns:
@@ -273,8 +281,15 @@ class Model(Answering):
             ModelError: There is no model, or its weights do not fit.
             UsageError: A setting is unknown, or contradicts the saved model.
         """
+        folder = local_folder(
+            source,
+            revision=revision,
+            token=token,
+            cache_dir=cache_dir,
+            local_files_only=local_files_only,
+        )
         return cls.from_folder(
-            local_folder(source),
+            folder,
             is_own=Path(source).is_dir(),
             device=device,
             dtype=dtype,

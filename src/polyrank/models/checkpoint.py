@@ -31,6 +31,10 @@ def load_model(
     device: str | torch.device = "auto",
     dtype: str | torch.dtype = "auto",
     trainable: bool = True,
+    revision: str | None = None,
+    token: str | bool | None = None,
+    cache_dir: str | Path | None = None,
+    local_files_only: bool = False,
     **settings: Any,
 ) -> Model:
     """The saved model of a folder or hub id, whatever its architecture.
@@ -45,6 +49,10 @@ def load_model(
         dtype: The precision of inference; `auto` is bfloat16 where the hardware has it.
         trainable: False for inference alone: the same scores, but an encoder of BERT's kind is
             loaded without `transformers`, whose import takes most of the time of a first search.
+        revision: A branch, a tag or a commit of a model on the hub. By default, `main`.
+        token: A token of the hub. By default, that of `hf auth login`.
+        cache_dir: Where downloaded files are kept. By default, the hub's own cache.
+        local_files_only: Use only what the cache has, and do not ask the hub.
         **settings: Fields of the architecture's configuration.
 
     Returns:
@@ -54,7 +62,13 @@ def load_model(
         ModelError: There is no model.
         UsageError: A setting contradicts it.
     """
-    folder = local_folder(path)
+    folder = local_folder(
+        path,
+        revision=revision,
+        token=token,
+        cache_dir=cache_dir,
+        local_files_only=local_files_only,
+    )
     description = read_description(folder)
     model_class: type[Model] | None = None
     if description is not None:

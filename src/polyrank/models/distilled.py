@@ -35,6 +35,7 @@ def distil_static(
     device: str = "auto",
     dtype: str = "auto",
     batch_tokens: int | None = None,
+    revision: str | None = None,
     show_progress_bar: bool = False,
 ) -> BiEncoder:
     """A bi-encoder of static embeddings made from an encoder's outputs.
@@ -42,14 +43,16 @@ def distil_static(
     `dimension` d is the number of principal components, by default 256 or the encoder's width.
     `sif` is the constant a of the weights a / (a + p); None weighs all tokens alike. Raises
     ModelError if there is no encoder, and UsageError if it is already static or the dimension is
-    above its width.
+    above its width. `revision` is that of a hub id.
     """
-    if is_static(local_folder(source)):
+    if is_static(local_folder(source, revision=revision)):
         raise UsageError(
             f"{source} holds static embeddings already.",
             "Train or evaluate it as it is, or give an encoder or a file of word vectors.",
         )
-    model = BiEncoder.from_pretrained(source, device=device, dtype=dtype, batch_tokens=batch_tokens)
+    model = BiEncoder.from_pretrained(
+        source, revision=revision, device=device, dtype=dtype, batch_tokens=batch_tokens
+    )
     tokenizer = model.tokenizer.pretrained
     tokens = tokenizer.convert_ids_to_tokens(list(range(len(tokenizer))))
     special = set(tokenizer.all_special_ids)

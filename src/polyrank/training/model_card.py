@@ -6,12 +6,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from polyrank._version import __version__
 from polyrank.config import to_mapping
-from polyrank.models.publishing import CLASSES, PLACEHOLDER, pipeline_tag, usage
+from polyrank.models.hub.publishing import CLASSES, PLACEHOLDER, pipeline_tag, usage
+from polyrank.models.source import hub_id
 
 if TYPE_CHECKING:
     from polyrank.training.result import Run, TrainingResult
@@ -141,7 +141,7 @@ def model_card(
     model, source = run.model, run.provenance
     architecture = model.architecture
     metadata = ModelCardData(
-        base_model=source.base if is_hub_id(source.base) else None,
+        base_model=None if source.base is None else hub_id(source.base),
         library_name="polyrank",
         pipeline_tag=pipeline_tag(model),
         tags=["polyrank", f"{architecture}-encoder"],
@@ -165,8 +165,3 @@ def model_card(
         rescaling=", ".join(f"{one:.4g}" for one in result.rescaling if one != 1),
     )
     return f"{card}\n"
-
-
-def is_hub_id(base: str | None) -> bool:
-    """Whether a base can be a model on the hub and not a folder on this machine."""
-    return base is not None and not Path(base).exists() and base.count("/") <= 1

@@ -18,7 +18,7 @@ from torch import nn
 from polyrank._version import __version__
 from polyrank.config import to_mapping
 from polyrank.models.base import Model
-from polyrank.models.publishing import CARD
+from polyrank.models.hub.publishing import CARD
 from polyrank.records import Example, LabelledPair, RetrievalSet
 from polyrank.training import processes
 from polyrank.training.config import TrainingConfig

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from polyrank._version import __version__
-from polyrank.models.publishing import CARD, pipeline_tag
+from polyrank.models.hub.publishing import CARD, pipeline_tag
 
 ORIGIN = ("base_model", "datasets", "language", "license")
 """The metadata that an export has from the model."""
