@@ -30,6 +30,16 @@ def bert(encoder_folder):
     return encoder_folder("bert")
 
 
+@pytest.fixture(scope="session")
+def wide(tmp_path_factory):
+    """A RoBERTa of another width with half the positions: it shares nothing with the BERT."""
+    from tiny_encoders import POSITIONS, build_encoder_folder
+
+    folder = tmp_path_factory.mktemp("wide") / "roberta"
+    sizes = {"hidden_size": 48, "max_position_embeddings": POSITIONS // 2 + 2}
+    return build_encoder_folder("roberta", folder, seed=5, **sizes)
+
+
 @pytest.fixture
 def hub(tmp_path, monkeypatch):
     """A stand-in of the hub, which huggingface_hub talks to, and an empty cache."""

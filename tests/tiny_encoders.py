@@ -143,12 +143,17 @@ def config_of(family, vocab_size):
     return ModernBertConfig(**sizes, **specials, initializer_cutoff_factor=2.0)
 
 
-def build_encoder_folder(family, folder, seed=0):
-    """Save a tiny encoder and its tokeniser as `transformers` writes them; returns the folder."""
+def build_encoder_folder(family, folder, seed=0, **sizes):
+    """Save a tiny encoder and its tokeniser as `transformers` writes them; returns the folder.
+
+    `sizes` replace settings of its configuration, such as `hidden_size`.
+    """
     tokenizer = tokenizer_of(family)
+    config = config_of(family, len(tokenizer))
+    config.update(sizes)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        encoder = AutoModel.from_config(config_of(family, len(tokenizer)))
+        encoder = AutoModel.from_config(config)
     encoder.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     return folder

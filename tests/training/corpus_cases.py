@@ -65,12 +65,19 @@ def records_of(count=24, *, held_out=12, tasks=TASKS, logq=True, one_sided=False
 
 
 def pretraining_of(
-    folder, *, cache="never", batch_tokens=60, double=True, shared_towers=True, **settings
+    folder,
+    *,
+    cache="never",
+    batch_tokens=60,
+    double=True,
+    shared_towers=True,
+    projection=8,
+    **settings,
 ):
     """The module in float64, the collator and the data set; what measures, and what chooses."""
     records = records_of(**settings)
     model = load_variant(
-        "bi", folder, shared_towers=shared_towers, projection=8, max_context_length=20
+        "bi", folder, shared_towers=shared_towers, projection=projection, max_context_length=20
     )
     objective = ObjectiveConfig(gradient_cache=cache, logq=True)
     config = TrainingConfig(train_batch_tokens=batch_tokens)

@@ -129,8 +129,8 @@ def test_on_by_itself_only_where_memory_would_run_out(bert, monkeypatch):
     module, collator, dataset = setup_of("bi", bert, "softmax", cache="auto")
     step = collator([dataset[place] for place in range(len(dataset))])
     batches = step["contexts"] + step["candidates"]
-    needed = graph_bytes(module.model, batches, 4)
-    assert graph_bytes(module.model, batches, 2) == needed / 2
+    needed = graph_bytes(module.model.context_tower, batches, 4)
+    assert graph_bytes(module.model.context_tower, batches, 2) == needed / 2
     for memory, worthwhile in ((needed * 0.9, True), (needed * 1.1, False)):
         monkeypatch.setattr("polyrank.training.step.memory_for_graphs", lambda device, m=memory: m)
         assert is_worthwhile(module, step, 4) is worthwhile

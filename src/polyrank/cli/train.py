@@ -67,6 +67,12 @@ class TrainOptions(DataOptions, RunOptions):
         "multilingual encoder if most letters are not Latin.",
         metavar="MODEL",
     )
+    candidate_base: str | None = option(
+        None,
+        help="Another encoder for the candidates of a bi- or poly-encoder, of any size and kind. "
+        "It keeps its own tokeniser and limits. If it is not as wide as --base, give --projection.",
+        metavar="MODEL",
+    )
     train: Path = option(
         help="The training data, a file or folder. It holds contexts with their responses, or "
         "labelled pairs of texts.",
@@ -221,6 +227,7 @@ def each_alone(options: TrainOptions, architectures: Iterable[Architecture]) -> 
             options,
             arch=arch,
             output=options.output / arch,
+            candidate_base=None if arch == "cross" else options.candidate_base,
             model={k: v for k, v in options.model.items() if k in field_types(CONFIGS[arch])},
         )
         for arch in architectures
@@ -340,6 +347,7 @@ def provenance_of(options: TrainOptions, dev: Dev) -> Provenance:
     held = f"held out from {options.train}" if dev else None
     return Provenance(
         base=options.base,
+        candidate_base=options.candidate_base,
         train=str(options.train),
         share=None if options.sample is None else str(options.sample),
         dev=held if options.dev is None else str(options.dev),

@@ -61,6 +61,8 @@ def load_base(options: TrainOptions, device: str, examples: Records, output: Out
 
     settings = settings_of(options, output)
     folder = local_folder(options.base, revision=options.revision, say=output.say)
+    other = options.candidate_base
+    candidates = None if other is None else local_folder(other, say=output.say)
     if options.arch == "cross":
         settings = cross_task(options, folder, examples, settings, output)
     set_seed(options.training.seed)
@@ -70,6 +72,7 @@ def load_base(options: TrainOptions, device: str, examples: Records, output: Out
         device=device,
         dtype=options.dtype,
         batch_tokens=options.batch_tokens,
+        candidate_folder=candidates,
         **settings,
     )
 

@@ -13,7 +13,7 @@ import contextlib
 import inspect
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from safetensors import SafetensorError
@@ -24,8 +24,11 @@ from polyrank.models.bert import BERTS, ROBERTAS, Bert, read_config
 from polyrank.models.config import NewEncoderConfig
 from polyrank.tokens.batching import Batch
 from polyrank.tokens.saved_tokenizer import read_tokenizer
+from polyrank.tokens.tokenizer import TextTokenizer
 
 BACKBONE_FOLDER = "backbone"
+CANDIDATE_FOLDER = "candidate_backbone"
+"""The folder of the candidates' encoder, where it is another than that of the contexts."""
 
 
 class Backbone(nn.Module):
@@ -64,6 +67,13 @@ class Backbone(nn.Module):
             inputs["token_type_ids"] = batch["token_type_ids"]
         result: Tensor = self.encoder(**inputs).last_hidden_state
         return result
+
+
+class Tower(NamedTuple):
+    """An encoder and the tokeniser of its texts."""
+
+    backbone: Backbone
+    tokenizer: TextTokenizer
 
 
 def max_positions(config: Any) -> int | None:

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from polyrank.config import require_whole, to_mapping
 from polyrank.errors import UsageError
 from polyrank.models.answers import Answering
-from polyrank.models.backbone import Backbone
+from polyrank.models.backbone import BACKBONE_FOLDER, CANDIDATE_FOLDER, Backbone
 from polyrank.models.config import ClassifierConfig
 from polyrank.models.description import CLASSIFIER, Description, digest_of, identity_of
 from polyrank.models.folder import write_folder
@@ -160,6 +160,7 @@ class Model(Answering):
         description: str | None = None,
         unit: str = "texts",
         batch_size: int | None = None,
+        tokenizer: TextTokenizer | None = None,
     ) -> Iterator[tuple[Tensor, Batch]]:
         """Yield (rows, batch) over all sequences, where the model computes.
 
@@ -169,16 +170,18 @@ class Model(Answering):
             description: What the progress is called; None shows none.
             unit: What the progress counts.
             batch_size: Rows of a batch; by default, a batch has `batch_tokens` padded tokens.
+            tokenizer: What made the ids; by default, the tokeniser of the contexts.
 
         Yields:
             The places of some sequences, and their batch.
         """
         size = None if batch_size is None else require_whole("batch_size", batch_size)
-        groups = planned(sequences, self.tokenizer.padding, self.batch_tokens, size)
+        padding = (tokenizer or self.tokenizer).padding
+        groups = planned(sequences, padding, self.batch_tokens, size)
         memory = partial(peak_memory, self.device)
         with bar(description, total=len(sequences), unit=unit, memory=memory) as advance:
             for rows in groups:
-                batch = collate(sequences, rows, self.tokenizer.padding, segments)
+                batch = collate(sequences, rows, padding, segments)
                 moved = {name: tensor.to(self.device) for name, tensor in batch.items()}
                 yield moved["rows"], moved
                 advance(len(rows))
@@ -193,15 +196,30 @@ class Model(Answering):
 
     def save_copy(self, path: str | Path, *, extra: Mapping[str, str] | None = None) -> None:
         """Write the model folder as `save_pretrained` does, but leave `path` as it is."""
-        tower = cast("Backbone", self.get_submodule(self.tower_names[0]))
         classifier = self.classifier_config
         description = Description(
             self.config.architecture,
             to_mapping(self.config),
             None if classifier is None else to_mapping(classifier),
         )
-        weights, tokenizer = self.state_dict(), self.tokenizer.pretrained
-        write_folder(Path(path), description, weights, tower.encoder, tokenizer, extra or {})
+        write_folder(
+            Path(path), description, self.state_dict(), self.described_encoders(), extra or {}
+        )
+
+    @property
+    def has_two_bases(self) -> bool:
+        """Whether the candidates have an encoder of another kind, with its own tokeniser."""
+        return self.candidate_tokenizer is not self.tokenizer
+
+    def described_encoders(self) -> dict[str, tuple[Any, Any]]:
+        """The encoders that are described, with their tokenisers, by the name of their folders."""
+        names = BACKBONE_FOLDER, CANDIDATE_FOLDER
+        tokenizers = self.tokenizer, self.candidate_tokenizer
+        found = {
+            name: (tower.encoder, tokenizer.pretrained)
+            for name, tower, tokenizer in zip(names, self.towers, tokenizers, strict=False)
+        }
+        return found if self.has_two_bases else {BACKBONE_FOLDER: found[BACKBONE_FOLDER]}
 
     def push_to_hub(
         self,
@@ -248,6 +266,7 @@ class Model(Answering):
         dtype: str | torch.dtype = "auto",
         batch_tokens: int | None = None,
         defaults: Mapping[str, Any] | None = None,
+        candidate_base: str | Path | None = None,
         revision: str | None = None,
         token: str | bool | None = None,
         cache_dir: str | Path | None = None,
@@ -268,6 +287,10 @@ class Model(Answering):
             defaults: Settings that replace the configuration's defaults and the source's settings,
                 except those that a saved model's weights need; lengths among them are cut to the
                 encoder's limit.
+            candidate_base: The source of another encoder for the candidates, which may have another
+                size, another vocabulary and its own limits; on the hub, its `main` is taken. Only
+                the encoders and the pooling are taken from the two sources; everything above is
+                new. If the two encoders differ in width, `projection` must be given.
             revision: A branch, a tag or a commit of a model on the hub. By default, `main`.
             token: A token of the hub. By default, that of `hf auth login`.
             cache_dir: Where downloaded files are kept. By default, the hub's own cache.
@@ -281,20 +304,17 @@ class Model(Answering):
             ModelError: There is no model, or its weights do not fit.
             UsageError: A setting is unknown, or contradicts the saved model.
         """
-        folder = local_folder(
-            source,
-            revision=revision,
-            token=token,
-            cache_dir=cache_dir,
-            local_files_only=local_files_only,
+        found = partial(
+            local_folder, token=token, cache_dir=cache_dir, local_files_only=local_files_only
         )
         return cls.from_folder(
-            folder,
+            found(source, revision=revision),
             is_own=Path(source).is_dir(),
             device=device,
             dtype=dtype,
             batch_tokens=batch_tokens,
             defaults=defaults,
+            candidate_folder=None if candidate_base is None else found(candidate_base),
             **settings,
         )
 
@@ -309,6 +329,7 @@ class Model(Answering):
         batch_tokens: int | None = None,
         defaults: Mapping[str, Any] | None = None,
         trainable: bool = True,
+        candidate_folder: Path | None = None,
         **settings: Any,
     ) -> Self:
         """A model as `from_pretrained` gives it, from a local folder.
@@ -321,6 +342,7 @@ class Model(Answering):
             batch_tokens: As for `from_pretrained`.
             defaults: As for `from_pretrained`.
             trainable: False for inference only, which loads faster (see `load_model`).
+            candidate_folder: The folder of `candidate_base`.
             **settings: As for `from_pretrained`.
 
         Returns:
@@ -330,8 +352,15 @@ class Model(Answering):
             ModelError: The folder holds no model, or its weights do not fit.
             UsageError: A setting is unknown, or contradicts the saved model.
         """
-        model = load(cls, folder, settings, defaults or {}, trainable=trainable)
-        model.path = folder.absolute() if is_own else None
+        model = load(
+            cls,
+            folder,
+            settings,
+            defaults or {},
+            trainable=trainable,
+            candidate_folder=candidate_folder,
+        )
+        model.path = folder.absolute() if is_own and candidate_folder is None else None
         model.place(device, dtype)
         if batch_tokens is not None:
             model.batch_tokens = batch_tokens

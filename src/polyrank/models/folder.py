@@ -3,6 +3,7 @@
     polyrank.json        architecture and settings: every setting that affects a score; the classes
     model.safetensors    every weight, by its name in the model
     backbone/            config.json and the tokeniser, as `transformers` writes them
+    candidate_backbone/  the same of the candidates' encoder, if it is of another kind
 
 Knows nothing of what the settings mean.
 """
@@ -20,7 +21,7 @@ from torch import Tensor, float32, nn
 
 from polyrank._version import __version__
 from polyrank.errors import ModelError
-from polyrank.models.backbone import BACKBONE_FOLDER, shorten
+from polyrank.models.backbone import shorten
 from polyrank.models.description import DESCRIPTION, FORMAT, WEIGHTS, Description
 from polyrank.storage import replaced_folder, require_replaceable
 
@@ -29,18 +30,21 @@ def write_folder(
     path: Path,
     description: Description,
     weights: dict[str, Tensor],
-    encoder: Any,
-    tokenizer: Any,
+    encoders: Mapping[str, tuple[Any, Any]],
     extra: Mapping[str, str],
 ) -> None:
-    """Write a model beside `path` and rename it into place; `extra` are further texts by name.
+    """Write a model beside `path` and rename it into place.
+
+    `encoders` are described with their tokenisers in the folders by which they are named; `extra`
+    are further texts by name.
 
     Raises StorageError, and UsageError if something other than a model is in the way.
     """
     require_replaceable(path, DESCRIPTION, "a model")
     with replaced_folder(path) as fresh:
-        encoder.config.save_pretrained(fresh / BACKBONE_FOLDER)
-        tokenizer.save_pretrained(fresh / BACKBONE_FOLDER)
+        for name, (encoder, tokenizer) in encoders.items():
+            encoder.config.save_pretrained(fresh / name)
+            tokenizer.save_pretrained(fresh / name)
         tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in weights.items()}
         try:
             save_file(tensors, fresh / WEIGHTS, metadata={"format": "pt"})

@@ -16,7 +16,9 @@ from polyrank.config import from_mapping
 from polyrank.errors import ModelError, UsageError
 from polyrank.models.backbone import (
     BACKBONE_FOLDER,
+    CANDIDATE_FOLDER,
     Backbone,
+    Tower,
     build_encoder,
     load_encoder,
     load_tokenizer,
@@ -38,6 +40,7 @@ from polyrank.models.static import (
     require_average,
     static_settings,
 )
+from polyrank.models.two_bases import joined_settings, read_tower, require_bare, require_two
 from polyrank.tokens.tokenizer import TextTokenizer
 
 SHAPING = (
@@ -65,8 +68,16 @@ def load(
     defaults: Mapping[str, Any],
     *,
     trainable: bool = True,
+    candidate_folder: Path | None = None,
 ) -> Any:
-    """A model of `model_class` from any kind of folder. Raises ModelError, UsageError."""
+    """A model of `model_class` from any kind of folder. Raises ModelError, UsageError.
+
+    With another `candidate_folder`, it is a new model around the encoders of both.
+    """
+    if candidate_folder is not None:
+        require_two(model_class, settings)
+        if candidate_folder.resolve() != folder.resolve():
+            return from_two(model_class, folder, candidate_folder, settings, defaults)
     description = read_description(folder)
     if is_static(folder):
         require_average(model_class.architecture, settings, folder)
@@ -146,6 +157,49 @@ def from_encoder(
     model.initialise()
     if getattr(config, "head", None) == "pooler" and is_reranker(folder):
         take_head(model.head, folder)
+    return model
+
+
+def from_two(
+    model_class: Any,
+    folder: Path,
+    candidate_folder: Path,
+    settings: dict[str, Any],
+    defaults: Mapping[str, Any],
+) -> Any:
+    """A new model around the encoders of two folders, the second for the candidates."""
+    contexts, candidates = (
+        inherit(model_class.architecture, each, {}) for each in (folder, candidate_folder)
+    )
+    require_bare(folder, contexts)
+    require_bare(candidate_folder, candidates)
+    inherited = joined_settings(contexts, candidates, defaults, settings)
+    return from_towers(
+        model_class,
+        read_tower(folder, "context"),
+        read_tower(candidate_folder, "candidate"),
+        inherited,
+        settings,
+    )
+
+
+def from_towers(
+    model_class: Any,
+    context: Tower,
+    candidate: Tower,
+    inherited: Mapping[str, Any],
+    settings: Mapping[str, Any],
+) -> Any:
+    """A new bi- or poly-encoder around an encoder for each side, each with its own tokeniser.
+
+    The encoders may differ in size, kind and vocabulary; `read_tower` loads one from any folder.
+    Their vectors must be equally long, or `projection` be set. `settings` were given and
+    `inherited` come from the sources. What is above the encoders is new. Raises UsageError.
+    """
+    apart = {**inherited, "shared_towers": False}
+    config = settle(model_class, apart, settings, context.backbone, candidate.backbone)
+    model = model_class(*context, config, *candidate)
+    model.initialise()
     return model
 
 
@@ -230,8 +284,13 @@ def derive(
     model_class: Any, folder: Path, inherited: dict[str, Any], settings: dict[str, Any]
 ) -> Any:
     """A new model that starts from the encoders of a saved one of another architecture or task."""
+    two = has_two_bases(folder) and model_class.architecture != "cross"
+    if two:
+        require_two(model_class, settings)
     model = empty_model(model_class, folder, inherited, settings)
     weights = read_weights(folder)
+    if has_two_bases(folder) and not two:  # a cross-encoder has the contexts' encoder
+        weights = {k: v for k, v in weights.items() if not k.startswith("candidate_")}
     taken = model.state_dict()
     for name in list(taken):
         part = name.partition(".")[0]
@@ -268,37 +327,51 @@ def empty_model(
         else:
             backbone = Backbone(build_encoder(described, trainable=trainable))
             tokenizer = TextTokenizer(load_tokenizer(described, trainable=trainable))
-        config = settle(model_class, inherited, settings, backbone)
-        return model_class(backbone, tokenizer, config)
+        if model_class.architecture == "cross" or not has_two_bases(folder):
+            config = settle(model_class, inherited, settings, backbone)
+            return model_class(backbone, tokenizer, config)
+        described = folder / CANDIDATE_FOLDER
+        other = Backbone(build_encoder(described, trainable=trainable))
+        texts = TextTokenizer(load_tokenizer(described, trainable=trainable))
+        config = settle(model_class, inherited, settings, backbone, other)
+        return model_class(backbone, tokenizer, config, other, texts)
+
+
+def has_two_bases(folder: Path) -> bool:
+    """Whether a saved model has an encoder of another kind for the candidates."""
+    return (folder / CANDIDATE_FOLDER).is_dir()
 
 
 def settle(
-    model_class: Any, inherited: dict[str, Any], settings: dict[str, Any], backbone: Backbone
+    model_class: Any,
+    inherited: Mapping[str, Any],
+    settings: Mapping[str, Any],
+    backbone: Backbone,
+    candidate: Backbone | None = None,
 ) -> Any:
     """The configuration of a model: given values, then inherited ones, then defaults.
 
-    Lengths that were not given are cut to the encoder's limit. Raises UsageError for given
-    lengths above it.
+    Lengths that were not given are cut to the limit of the encoder that reads them; the candidates
+    may have another, `candidate`. Raises UsageError for given lengths above it.
     """
     name = model_class.architecture
     config = from_mapping(CONFIGS[name], {**inherited, **settings}, where=f"The {name} model")
-    room = backbone.max_length
-    if room is None:
-        return config
-    for length in LENGTHS:
+    limits = (backbone.max_length, (candidate or backbone).max_length)
+    rooms = {length: room for length, room in zip(LENGTHS, limits, strict=True) if room is not None}
+    for length, room in rooms.items():
         asked = settings.get(length)
         if asked is not None and asked > room:
             raise UsageError(
                 f"{length} is {asked}, but the encoder takes at most {room} tokens.",
                 "Choose a smaller length or another encoder.",
             )
-    if name == "cross" and getattr(config, "head", None) != "interaction":  # read apart
-        return fit_pair(config, settings, room)
-    cut = {length: min(getattr(config, length), room) for length in LENGTHS}
+    if rooms and name == "cross" and getattr(config, "head", None) != "interaction":  # read apart
+        return fit_pair(config, settings, rooms["max_context_length"])
+    cut = {length: min(getattr(config, length), room) for length, room in rooms.items()}
     return replace(config, **cut)
 
 
-def fit_pair(config: Any, settings: dict[str, Any], room: int) -> Any:
+def fit_pair(config: Any, settings: Mapping[str, Any], room: int) -> Any:
     """Lengths of a cross-encoder whose pair, with special tokens, must fit into `room`."""
     context, candidate = config.max_context_length, config.max_candidate_length
     room -= 4  # the most special tokens that a known encoder puts around a pair

@@ -271,7 +271,14 @@ class Towers(Model):
         tower = self.for_inference(tower_name)
         place = self.device if keep_on_device else torch.device("cpu")
         encoded = torch.zeros(len(sequences), *shape, device=place)
-        batches = self.batched(sequences, description=described, unit=unit, batch_size=batch_size)
+        is_candidate = tower_name == "candidate_tower"
+        batches = self.batched(
+            sequences,
+            description=described,
+            unit=unit,
+            batch_size=batch_size,
+            tokenizer=self.candidate_tokenizer if is_candidate else self.tokenizer,
+        )
         with torch.inference_mode():
             for rows, batch in batches:
                 encoded[rows.to(place)] = finish(tower(batch).float(), batch).to(place)

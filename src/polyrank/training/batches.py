@@ -63,18 +63,17 @@ class TextBatcher:
 
     def __init__(self, model: TwoTower | CrossEncoder, batch_tokens: int) -> None:
         self.model = model
-        self.tokenizer = model.tokenizer
         self.batch_tokens = batch_tokens
 
     def contexts(self, contexts: Sequence[Context]) -> list[Batch]:
         """Contexts cut by length."""
         sequences = self.model.context_ids(contexts)
-        return batches(sequences, self.tokenizer.padding, budget=self.batch_tokens)
+        return batches(sequences, self.model.tokenizer.padding, budget=self.batch_tokens)
 
     def candidates(self, texts: Sequence[Context]) -> list[Batch]:
         """Candidates cut by length; a title and its text are joined by the separator."""
         sequences = self.model.candidate_ids(texts)
-        return batches(sequences, self.tokenizer.padding, budget=self.batch_tokens)
+        return batches(sequences, self.model.candidate_tokenizer.padding, budget=self.batch_tokens)
 
 
 class OwnCandidatesCollator:

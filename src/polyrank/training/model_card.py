@@ -25,6 +25,8 @@ TEMPLATE = """\
 
 A {{ architecture }}-encoder trained with polyrank {{ version }}
 {%- if source.base is not none %}, from `{{ source.base }}`{% endif -%}
+{%- if source.candidate_base is not none %} for contexts and from `{{ source.candidate_base }}` for
+candidates{% endif -%}
 : {{ "{:,}".format(parameters.total) }} parameters, of which \
 {{ "{:,}".format(parameters.trained) }} were trained and {{ "{:,}".format(parameters.frozen) }} \
 were frozen.
@@ -101,6 +103,8 @@ class Provenance:
 
     base: str | None = None
     """What the model started from: a folder or a hub id."""
+    candidate_base: str | None = None
+    """What the candidates' encoder started from, if it is another."""
     train: str | None = None
     """The name of the training data."""
     share: str | None = None
@@ -140,8 +144,10 @@ def model_card(
 
     model, source = run.model, run.provenance
     architecture = model.architecture
+    ids = [hub_id(base) for base in (source.base, source.candidate_base) if base is not None]
+    bases = [base for base in ids if base is not None]
     metadata = ModelCardData(
-        base_model=None if source.base is None else hub_id(source.base),
+        base_model=bases if len(bases) > 1 else next(iter(bases), None),
         library_name="polyrank",
         pipeline_tag=pipeline_tag(model),
         tags=["polyrank", f"{architecture}-encoder"],

@@ -22,6 +22,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
+from polyrank.models.backbone import Backbone
 from polyrank.models.base import Model
 from polyrank.tokens.batching import Batch, in_order
 from polyrank.training.gather import num_processes, sum_gradients
@@ -153,24 +154,26 @@ def is_worthwhile(module: TrainingModule, step: Mapping[str, Any], bytes_per_val
     A step of two batches or less gains nothing. Depends on the step and the machine alone, so that
     a resumed run decides alike.
     """
-    batches = [batch for part in module.parts for batch in step[part]]
-    if len(batches) <= 2:
+    if sum(len(step[part]) for part in module.parts) <= 2:
         return False
-    needed = graph_bytes(module.model, batches, bytes_per_value)
+    towers = module.model.towers
+    needed = sum(
+        graph_bytes(towers[-1 if part == "candidates" else 0], step[part], bytes_per_value)
+        for part in module.parts
+    )
     return needed > memory_for_graphs(module.model.device)
 
 
-def graph_bytes(model: Model, batches: Iterable[Batch], bytes_per_value: int) -> float:
+def graph_bytes(tower: Backbone, batches: Iterable[Batch], bytes_per_value: int) -> float:
     """Roughly how many bytes a plain step keeps for its backward pass.
 
     A layer of an ordinary encoder keeps, for each token, about 10 vectors of its width (queries,
     keys, values, sums, norms), 2 of its intermediate width, and a row of attention for each head.
     Static embeddings keep nothing of the kind.
     """
-    tower: Any = model.get_submodule(model.tower_names[0])
     if tower.is_static:
         return 0.0
-    config = tower.encoder.config
+    config: Any = tower.encoder.config
     width = config.hidden_size
     layers = getattr(config, "num_hidden_layers", 12)
     heads = getattr(config, "num_attention_heads", 12)

@@ -91,7 +91,7 @@ class PretrainingCollator:
         """Pairs read as one text, some of their tokens masked."""
         assert self.masking is not None
         pairs: list[Pair] = [item.example for item in step]
-        texts = self.read.tokenizer
+        texts = self.read.model.tokenizer
         room = self.config.max_joined_length - texts.pair_overhead
         firsts = texts.encode_turns([pair.first for pair in pairs])
         seconds = texts.encode_turns([document(pair) for pair in pairs])

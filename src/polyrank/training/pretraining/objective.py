@@ -20,6 +20,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
 
+from polyrank.errors import UsageError
 from polyrank.models.backbone import Backbone
 from polyrank.models.bi_encoder import BiEncoder
 from polyrank.models.heads import FollowsHead, MaskedHead
@@ -63,6 +64,7 @@ class Pretraining(Objective):
         model, examples, config = given.model, given.examples, given.config
         masking = None
         if examples.masking is not None:
+            require_one_base(model)
             masking = Masking(model.tokenizer.pretrained, examples.masking)
         tokens = some_tokens(model, examples if masking is not None else [])
         module = PretrainingModule(
@@ -180,12 +182,23 @@ class PretrainingModule(TwoTowers):
             self.model.candidate_tower.load_state_dict(self.model.context_tower.state_dict())
 
 
+def require_one_base(model: TwoTower) -> None:
+    """Raise UsageError for two encoders that cannot read the same pairs as one text."""
+    if model.has_two_bases:
+        raise UsageError(
+            "The tasks read a pair as one text, which two encoders with their own vocabularies "
+            "cannot both do.",
+            "Pre-train each encoder in its own run and join them with candidate_base, or leave "
+            "out mlm, next_sentence and next_utterance.",
+        )
+
+
 def one_for_both(model: TwoTower, examples: CorpusPairs) -> bool:
     """Whether one encoder is trained for two towers: they are equal, and no task distinguishes
     them. A pair that is read as one text belongs to neither side. Two towers would learn the same,
     each from half of the pairs.
     """
-    if model.candidate_tower is None or examples.is_compared:
+    if model.candidate_tower is None or model.has_two_bases or examples.is_compared:
         return False
     other = model.candidate_tower.state_dict()
     return all(
