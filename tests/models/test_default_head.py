@@ -106,6 +106,6 @@ def test_a_reranker_may_get_another_head(tmp_path):
     assert BiEncoder.from_pretrained(folder, **CPU).rank(CONTEXT, TEXTS)
 
 
-def test_a_model_of_several_classes_is_not_a_reranker(tmp_path):
+def test_a_model_of_several_classes_can_learn_to_rank(tmp_path):
     folder = reranker("bert", tmp_path / "classes", labels=3)
-    assert CrossEncoder.from_pretrained(folder, **CPU).config.head == "interaction"
+    assert CrossEncoder.from_pretrained(folder, task="rank", **CPU).config.head == "interaction"

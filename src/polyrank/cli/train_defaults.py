@@ -111,7 +111,7 @@ def architecture_of(base: str | None) -> tuple[Architecture, str] | None:
     """The architecture that a base on this machine has already, and the words for it."""
     if base is None or not Path(base).exists():
         return None
-    from polyrank.models.default_head import is_reranker
+    from polyrank.models.default_head import ranker_of
     from polyrank.models.description import read_description
     from polyrank.models.static import is_static
 
@@ -121,7 +121,7 @@ def architecture_of(base: str | None) -> tuple[Architecture, str] | None:
         return "bi", "static embeddings have one vector per text"
     if description is not None:
         return description.architecture, "the base has it"  # type: ignore[return-value]
-    return ("cross", "the base is a reranker") if is_reranker(folder) else None
+    return ("cross", "the base is a reranker") if ranker_of(folder) else None
 
 
 def kind_of(examples: Records | None) -> str:

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
 HEADS = {
     "interaction": "it compares the texts token by token and starts from what the base knows",
-    "pooler": "the base is a reranker and keeps its own",
-    "linear": "one layer above the first output",
+    "pooler": "the base has one and keeps it",
+    "linear": "one layer above one vector",
 }
 """What `auto` chose, in words."""
 
@@ -107,6 +107,7 @@ def cross_task(
             f"gets a new head for task = {needed.get('task', saved['task'])}."
         )
     if not saved and "head" not in given:
+        needed = {"task": "rank", **needed}  # a base that tells classes may learn to rank
         needed = with_head(folder, saved, needed)
         output.say(f"The cross-encoder has head = {needed['head']}: {HEADS[needed['head']]}.")
     return needed

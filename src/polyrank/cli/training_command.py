@@ -214,7 +214,8 @@ def model_settings(architecture: str, options: Any, defaults: Mapping[str, Any])
 
         defaults = inherit(architecture, Path(options.base), defaults)
         if architecture == "cross":
-            given = with_head(Path(options.base), defaults, given)
+            task = {} if "task" in defaults else {"task": "rank"}
+            given = with_head(Path(options.base), defaults, {**task, **given})
     return to_mapping(CONFIGS[architecture](**{**defaults, **given}))
 
 

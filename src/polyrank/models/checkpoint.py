@@ -11,10 +11,10 @@ from polyrank.errors import ModelError
 from polyrank.models.base import Model
 from polyrank.models.bi_encoder import BiEncoder
 from polyrank.models.cross_encoder import CrossEncoder
-from polyrank.models.default_head import is_reranker
 from polyrank.models.description import DESCRIPTION, read_description
 from polyrank.models.loading import needs_new_head, require_same_shape
 from polyrank.models.poly_encoder import PolyEncoder
+from polyrank.models.reranker import read_reranker
 from polyrank.models.source import local_folder
 from polyrank.models.static import is_static
 
@@ -40,8 +40,8 @@ def load_model(
     """The saved model of a folder or hub id, whatever its architecture.
 
     A sentence-transformers model, which says how it pools, becomes a bi-encoder, and so do static
-    embeddings. A published reranker becomes a cross-encoder with its own head. A plain encoder,
-    which does not say what it is for, is refused.
+    embeddings. A reranker or another cross-encoder becomes a cross-encoder with its own head. A
+    plain encoder, which does not say what it is for, is refused.
 
     Args:
         path: A folder, a file of word vectors or a hub id.
@@ -75,10 +75,10 @@ def load_model(
         model_class = ARCHITECTURES[description.architecture]
         if needs_new_head(description.settings, settings):  # then it is not the saved model
             require_same_shape(folder, description.settings, settings)
+    elif not is_static(folder) and read_reranker(folder) is not None:
+        model_class = CrossEncoder
     elif (folder / "modules.json").is_file() or is_static(folder):
         model_class = BiEncoder
-    elif is_reranker(folder):
-        model_class = CrossEncoder
     if model_class is not None:
         is_own = Path(path).is_dir()
         return model_class.from_folder(

@@ -132,10 +132,10 @@ class CrossEncoderConfig:
     task: Task = "rank"
     """A score for ranking, n-way classification, or regression."""
     head: Literal["auto", "linear", "pooler", "interaction"] = "auto"
-    """The layers from outputs to the score. `linear` is one layer; `pooler` is dense, tanh, out, as
-    in published rerankers; `interaction` compares two texts token by token, with a gate between
-    them. `auto` keeps the head of a base that is a reranker. It takes `interaction` to rank with
-    any other BERT, ELECTRA or RoBERTa, and `linear` otherwise."""
+    """The layers from outputs to the score. `linear` is one layer; `pooler` is dense, an
+    activation, out, as in published rerankers; `interaction` compares two texts token by token,
+    with a gate between them. `auto` keeps the head of a base that is a reranker. It takes
+    `interaction` to rank with any other BERT, ELECTRA or RoBERTa, and `linear` otherwise."""
     shared_towers: bool | None = None
     """One encoder for both texts, instead of one for each. By default `interaction` has one for
     each; the other heads always share one."""
@@ -146,6 +146,10 @@ class CrossEncoderConfig:
     """The number of classes."""
     reduction: Literal["first", "mean"] = "first"
     """How token outputs become one vector."""
+    head_activation: Activation = "tanh"
+    """The activation of the head `pooler`."""
+    head_norm: bool = False
+    """A layer norm after the activation of the head `pooler`."""
     head_dropout: float = 0.1
     """The dropout of the head during training."""
     max_context_length: int = 128
@@ -187,6 +191,8 @@ UNSTATED: dict[str, Any] = {
     "pool_prompt": True,
     "dense": (),
     "truncate_dim": None,
+    "head_activation": "tanh",
+    "head_norm": False,
 }
 """The values of newer settings for saved models whose description does not name them."""
 

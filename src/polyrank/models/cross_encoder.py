@@ -59,12 +59,16 @@ class CrossEncoder(Model):
         if self.reads_texts_apart:
             backbone.require_sides()
             self.head = InteractionHead(backbone.width, config.gate)
+            return
+        width, dropout = backbone.width, config.head_dropout
+        outputs = config.num_labels if config.task == "classify" else 1
+        if config.head == "pooler":
+            norm = config.head_norm
+            self.head = PoolerHead(width, outputs, dropout, config.head_activation, has_norm=norm)
         elif config.task == "rank":
-            kind = PoolerHead if config.head == "pooler" else ScoreHead
-            self.head = kind(backbone.width, config.head_dropout)
+            self.head = ScoreHead(width, dropout)
         else:
-            outputs = config.num_labels if config.task == "classify" else 1
-            self.head = DenseHead(backbone.width, outputs, config.head_dropout)
+            self.head = DenseHead(width, outputs, dropout)
 
     @property
     def classifier_config(self) -> ClassifierConfig | None:

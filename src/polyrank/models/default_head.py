@@ -1,7 +1,6 @@
-"""Which head a new cross-encoder gets where `head` is `auto`, and the head that a reranker brings.
+"""Which head a cross-encoder gets where `head` is `auto`: that of its base, or a new one.
 
-A reranker is a `…ForSequenceClassification` with one label, as cross-encoders are published. Knows
-how `transformers` names its settings and tensors; knows nothing of training.
+Knows the kinds of base; `reranker` reads the heads of other projects. Knows nothing of training.
 """
 
 from __future__ import annotations
@@ -10,21 +9,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from polyrank.errors import ModelError
 from polyrank.models.backbone import BACKBONE_FOLDER
-from polyrank.models.bert import BERTS, ROBERTAS
+from polyrank.models.bert import BERTS
 from polyrank.models.description import DESCRIPTION
-from polyrank.models.folder import fit_weights, read_tensors
-from polyrank.models.heads import PoolerHead
+from polyrank.models.reranker import Reranker, read_config, read_reranker
 from polyrank.models.sentence_transformers import read_folder
-from polyrank.storage import read_object
 
 AUTO = "auto"
-WEIGHTS = "model.safetensors"
-LAYERS = {
-    "bert": {"bert.pooler.dense": "dense", "classifier": "out"},
-    **{kind: {"classifier.dense": "dense", "classifier.out_proj": "out"} for kind in ROBERTAS},
-}
-"""By kind of encoder, the layers of a reranker's head and their names in a `PoolerHead`."""
 
 
 def with_head(
@@ -32,12 +24,46 @@ def with_head(
 ) -> dict[str, Any]:
     """The settings of a cross-encoder on the base in `folder`, with the head that they stand for.
 
-    A saved cross-encoder keeps its head, which is in `inherited`.
+    A saved cross-encoder keeps its head, which is in `inherited`; a reranker keeps its own, with
+    its task.
     """
     chosen = {name: value for name, value in settings.items() if (name, value) != ("head", AUTO)}
-    if "head" in chosen or "head" in inherited:
+    if "head" in inherited:
         return chosen
-    return {**chosen, "head": default_head(folder, chosen.get("task", "rank"))}
+    found = head_of(folder, chosen)
+    if found is not None:
+        return {**found.settings, **chosen}
+    return {"head": default_head(folder, chosen.get("task", "rank")), **chosen}
+
+
+def head_of(folder: Path, settings: Mapping[str, Any]) -> Reranker | None:
+    """The reranker in `folder` whose head a cross-encoder with these settings keeps, if any.
+
+    Raises ModelError for one with a head that polyrank does not have.
+    """
+    if settings.get("head", "pooler") == "interaction":
+        return None
+    try:
+        found = read_reranker(folder)
+    except ModelError:
+        if "head" in settings:  # a new one was asked for
+            return None
+        raise
+    if found is None:
+        return None
+    known = {"task": "rank", **found.settings}
+    decisive = {name: known[name] for name in ("task", "head", "num_labels") if name in known}
+    same = all(settings.get(name, value) == value for name, value in decisive.items())
+    return found if same else None
+
+
+def reading_of(folder: Path) -> dict[str, Any]:
+    """The settings of its texts that the reranker in a folder brings, if there is one."""
+    try:
+        found = read_reranker(folder)
+    except ModelError:  # said where its head is needed
+        return {}
+    return {} if found is None else found.reading
 
 
 def default_head(folder: Path, task: str) -> str:
@@ -49,8 +75,9 @@ def default_head(folder: Path, task: str) -> str:
     """
     if task != "rank":
         return "linear"
-    if is_reranker(folder):
-        return "pooler"
+    found = ranker_of(folder)
+    if found is not None:
+        return str(found.settings["head"])
     return "interaction" if kind_of(folder) in BERTS else "linear"
 
 
@@ -65,32 +92,10 @@ def kind_of(folder: Path) -> str | None:
     return kind if isinstance(kind, str) else None
 
 
-def is_reranker(folder: Path) -> bool:
-    """Whether a folder holds a reranker whose head polyrank can take over."""
-    config = read_config(folder)
-    architectures = config.get("architectures") or [""]
-    return (
-        str(architectures[0]).endswith("ForSequenceClassification")
-        and len(config.get("id2label") or ()) == 1
-        and config.get("model_type") in LAYERS
-        and (folder / WEIGHTS).is_file()
-        and not (folder / DESCRIPTION).exists()
-    )
-
-
-def take_head(head: PoolerHead, folder: Path) -> None:
-    """Put the weights of a reranker's head into a new one. Raises ModelError where they lack."""
-    weights = read_tensors(folder / WEIGHTS, "weights", "fetch the model again")
-    layers = LAYERS[read_config(folder)["model_type"]]
-    taken = {
-        f"{name}.{part}": weights[f"{origin}.{part}"]
-        for origin, name in layers.items()
-        for part in ("weight", "bias")
-        if f"{origin}.{part}" in weights
-    }
-    fit_weights(head, taken, folder)
-
-
-def read_config(folder: Path) -> dict[str, Any]:
-    """The description that `transformers` wrote; empty if none can be read."""
-    return read_object(folder / "config.json")
+def ranker_of(folder: Path) -> Reranker | None:
+    """The reranker in a folder, if it gives one score by a head that polyrank has."""
+    try:
+        found = read_reranker(folder)
+    except ModelError:
+        return None
+    return found if found is not None and len(found.labels) == 1 else None

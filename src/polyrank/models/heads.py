@@ -73,21 +73,36 @@ class ScoreHead(nn.Module):
 
 
 class PoolerHead(nn.Module):
-    """Dense, tanh, dropout, out: BERT's pooler and classifier, as published rerankers have it."""
+    """Dense, activation, perhaps a norm, dropout, out, as published rerankers have it.
 
-    def __init__(self, width: int, dropout: float) -> None:
+    With tanh and without the norm it is BERT's pooler and classifier.
+    """
+
+    def __init__(
+        self,
+        width: int,
+        outputs: int,
+        dropout: float,
+        activation: Activation = "tanh",
+        *,
+        has_norm: bool = False,
+    ) -> None:
         super().__init__()
         self.dense = nn.Linear(width, width)
+        self.activation = ACTIVATIONS[activation]()
+        self.norm = nn.LayerNorm(width) if has_norm else None
         self.dropout = nn.Dropout(dropout)
-        self.out = nn.Linear(width, 1)
+        self.out = nn.Linear(width, outputs)
         for layer in (self.dense, self.out):
             nn.init.normal_(layer.weight, std=0.02)
             nn.init.zeros_(layer.bias)
 
     def forward(self, vectors: Tensor) -> Tensor:
-        """(B, h) → (B, 1)."""
-        scores: Tensor = self.out(self.dropout(self.dense(vectors).tanh()))
-        return scores
+        """(B, h) → (B, outputs)."""
+        inner = self.activation(self.dense(vectors))
+        inner = inner if self.norm is None else self.norm(inner)
+        logits: Tensor = self.out(self.dropout(inner))
+        return logits
 
 
 class DenseHead(nn.Module):

@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from polyrank.config import from_mapping
+from polyrank.config import from_mapping, to_mapping
 from polyrank.errors import ModelError, UsageError
 from polyrank.models.backbone import (
     BACKBONE_FOLDER,
@@ -24,12 +24,13 @@ from polyrank.models.backbone import (
     load_tokenizer,
 )
 from polyrank.models.config import CONFIGS, ClassifierConfig
-from polyrank.models.default_head import is_reranker, take_head, with_head
+from polyrank.models.default_head import head_of, reading_of, with_head
 from polyrank.models.description import read_description
 from polyrank.models.folder import (
     fit_weights,
     read_weights,
 )
+from polyrank.models.reranker import take_head
 from polyrank.models.sentence_transformers import Taken, read_folder
 from polyrank.models.source import local_folder
 from polyrank.models.static import (
@@ -52,6 +53,8 @@ SHAPING = (
     "shared_towers",
     "task",
     "head",
+    "head_activation",
+    "head_norm",
     "num_labels",
 )
 """Settings that a saved model's weights were made for."""
@@ -121,11 +124,11 @@ def inherit(architecture: str, folder: Path, defaults: Mapping[str, Any]) -> dic
     description = read_description(folder)
     if description is None and is_static(folder):
         brought = static_settings(folder)
+    elif description is None and architecture == "cross":
+        brought = reading_of(folder)  # the pooling of single texts is not that of pairs
     elif description is None:
         taken = read_folder(folder)
-        brought = {}
-        if taken is not None and architecture != "cross":  # its pooling is not that of single texts
-            brought = taken.settings
+        brought = {} if taken is None else taken.settings
     else:
         brought = description.settings
         defaults = {name: value for name, value in defaults.items() if name not in SHAPING}
@@ -147,16 +150,15 @@ def from_encoder(
         backbone, tokenizer = load_static(folder)
     else:
         taken = read_folder(folder)
-        if taken is not None:
-            folder = taken.encoder
-        backbone = Backbone(load_encoder(folder))
-        tokenizer = TextTokenizer(load_tokenizer(folder))
+        encoder = folder if taken is None else taken.encoder
+        backbone = Backbone(load_encoder(encoder))
+        tokenizer = TextTokenizer(load_tokenizer(encoder))
     config = settle(model_class, inherited, settings, backbone)
     model = model_class(backbone, tokenizer, config)
     take_projection(model, taken)
     model.initialise()
-    if getattr(config, "head", None) == "pooler" and is_reranker(folder):
-        take_head(model.head, folder)
+    if config.architecture == "cross":
+        take_reranker(model, folder)
     return model
 
 
@@ -201,6 +203,18 @@ def from_towers(
     model = model_class(*context, config, *candidate)
     model.initialise()
     return model
+
+
+def take_reranker(model: Any, folder: Path) -> None:
+    """Give a new cross-encoder the head of the reranker in `folder`, if its settings ask for it."""
+    found = head_of(folder, to_mapping(model.config))
+    if found is None or any(
+        getattr(model.config, name) != value for name, value in found.settings.items()
+    ):
+        return
+    take_head(model.head, found)
+    if len(found.labels) > 1:
+        model.take_classifier(ClassifierConfig(classes=found.labels))
 
 
 def tokenizer_of(source: str | Path, revision: str | None = None) -> Any:

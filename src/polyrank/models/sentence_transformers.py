@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from polyrank.errors import ModelError
+from polyrank.storage import read_object
 
 REDUCTIONS = {"cls": "first", "mean": "mean", "max": "max"}
 LEGACY_REDUCTIONS = {
@@ -41,7 +42,10 @@ def read_folder(folder: Path) -> Taken | None:
         return None
     encoder, projection = folder, None
     settings: dict[str, Any] = {}
-    for module in read_modules(folder / "modules.json"):
+    modules = read_modules(folder / "modules.json")
+    if is_cross_encoder(folder):  # its other modules are not of single texts
+        return Taken(folder / str(modules[0]["path"]), {}, None)
+    for module in modules:
         kind = str(module["type"]).rsplit(".", 1)[-1]
         place = folder / str(module["path"])
         if kind == "Transformer":
@@ -65,6 +69,12 @@ def read_folder(folder: Path) -> Taken | None:
     if length is not None:
         settings |= {"max_context_length": length, "max_candidate_length": length}
     return Taken(encoder, settings, projection)
+
+
+def is_cross_encoder(folder: Path) -> bool:
+    """Whether a folder says that it is a cross-encoder's."""
+    kind = read_object(folder / "config_sentence_transformers.json").get("model_type")
+    return kind == "CrossEncoder"
 
 
 def read_json(path: Path) -> Any:

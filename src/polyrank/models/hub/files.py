@@ -46,7 +46,7 @@ WEIGHTS = "model.safetensors"
 ADAPTER_WEIGHTS = "adapter_model.safetensors"
 INDEX = f"{WEIGHTS}.index.json"
 PICKLES = (".bin", ".pt", ".pth", ".ckpt", ".pkl")
-WITH_WEIGHTS = ("Transformer", "Dense", "StaticEmbedding")
+WITH_WEIGHTS = ("Transformer", "Dense", "LayerNorm", "StaticEmbedding")
 """The modules of sentence-transformers that have weights; others are refused when they are read."""
 
 
