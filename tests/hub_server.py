@@ -64,6 +64,10 @@ class Hub:
         """An event to wait for before anything is answered."""
         self.validated = []
         """The cards that were checked."""
+        self.invalid = None
+        """What is wrong with every card."""
+        self.messages = []
+        """The words of the commits."""
 
     def add(self, name, folder, branch="main"):
         """Commit the files of a folder; returns the hash."""
@@ -94,8 +98,12 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
     def handle_one(self):
         hub, path = self.hub, urllib.parse.unquote(self.path.partition("?")[0])
-        length = int(self.headers.get("Content-Length") or 0)
-        self.body = self.rfile.read(length)
+        self.body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        if self.headers.get("Transfer-Encoding") == "chunked":
+            while size := int(self.rfile.readline(), 16):
+                self.body += self.rfile.read(size)
+                self.rfile.readline()
+            self.rfile.readline()
         hub.log.append(f"{self.command} {path}")
         hub.agents.append(self.headers.get("User-Agent"))
         hub.tokens.append(self.headers.get("Authorization"))
@@ -168,12 +176,13 @@ class Handler(http.server.BaseHTTPRequestHandler):
         name = f"{described.get('organization') or 'me'}/{described['name']}"
         if self.headers.get("Authorization") is None:
             return self.refuse(401, "Unauthorized", "Log in")
+        url = f"http://{self.headers['Host']}/{name}"
         if name in self.hub.repositories:
-            return self.answer(409, {"error": "exists"})
+            return self.answer(409, {"error": "exists", "url": url})
         self.hub.repositories[name] = Repository()
-        if described.get("private"):
+        if described.get("visibility") == "private" or described.get("private"):
             self.hub.private.add(name)
-        return self.answer(content={"url": f"http://{self.headers['Host']}/{name}"})
+        return self.answer(content={"url": url})
 
     def branch(self, name, branch):
         branches = self.hub.repositories[name].branches
@@ -184,7 +193,10 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
     def validate(self):
         self.hub.validated.append(json.loads(self.body)["content"])
-        self.answer(content={"errors": [], "warnings": []})
+        if self.hub.invalid is not None:
+            errors = [{"message": self.hub.invalid}]
+            return self.answer(400, {"errors": errors, "warnings": []})
+        return self.answer(content={"errors": [], "warnings": []})
 
     def preupload(self, name, revision):
         files = [
@@ -215,7 +227,9 @@ class Handler(http.server.BaseHTTPRequestHandler):
         for line in self.body.splitlines():
             each = json.loads(line)
             value = each["value"]
-            if each["key"] == "file":
+            if each["key"] == "header":
+                self.hub.messages.append(value["summary"])
+            elif each["key"] == "file":
                 assert value["encoding"] == "base64"
                 files[value["path"]] = base64.b64decode(value["content"])
             elif each["key"] == "lfsFile":

@@ -194,9 +194,14 @@ def test_the_card_the_log_and_the_record(bert, tmp_path):
     assert front.to_dict() == {
         "base_model": "some/encoder",
         "library_name": "polyrank",
+        "model-index": front.to_dict()["model-index"],
         "pipeline_tag": "sentence-similarity",
         "tags": ["polyrank", "bi-encoder"],
     }
+    assert front.model_name == "out"
+    found = {one.metric_type: one.metric_value for one in front.eval_results}
+    assert found == {name: round(value, 4) for name, value in result.figures.items()}
+    assert {one.dataset_name for one in front.eval_results} == {"dev data"}
     settings = yaml.safe_load(card.split("```yaml\n")[1].split("```")[0])
     assert settings["trainable"] == "top"
     assert settings["objective"] == "regression"

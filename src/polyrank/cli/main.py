@@ -38,6 +38,7 @@ from polyrank.cli.mine import mine
 from polyrank.cli.output import say_error
 from polyrank.cli.predict import predict
 from polyrank.cli.pretrain import pretrain
+from polyrank.cli.push import push
 from polyrank.cli.reproduce import reproduce
 from polyrank.cli.search import search
 from polyrank.cli.static import static
@@ -74,6 +75,7 @@ def commands() -> tuple[Command[Any], ...]:
         index_info,
         search,
         export,
+        push,
         reproduce,
         info,
         doctor,

@@ -292,6 +292,7 @@ def run(options: PretrainOptions, corpora: Corpora, model: Any, output: Output) 
     """Train, and say what came of it."""
     import shutil
 
+    from polyrank.pretraining.corpus.manifest import read_manifest
     from polyrank.training.objectives.registry import ObjectiveConfig
     from polyrank.training.pretraining.new_base import base_folder
 
@@ -317,7 +318,10 @@ def run(options: PretrainOptions, corpora: Corpora, model: Any, output: Output) 
         then=[f"Train from it with: polyrank train --arch bi --base {folder} --train FILE"],
         objective=ObjectiveConfig(logq=options.pretraining.logq),
         provenance=Provenance(
-            base=options.base, train=", ".join(map(str, options.corpus)), recipe=options.recipe
+            base=options.base,
+            train=", ".join(map(str, options.corpus)),
+            languages=tuple(read_manifest(path).language for path in options.corpus),
+            recipe=options.recipe,
         ),
     )
     if processes.is_first() and options.base is None:

@@ -290,8 +290,8 @@ def finished_record(
     """The record of the run in the output, if it is the run that is asked for."""
     import json
 
+    from polyrank.models.hub.card import RECORD
     from polyrank.training.identity import finished
-    from polyrank.training.result import RECORD
 
     if not finished(
         model,

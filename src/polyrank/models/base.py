@@ -23,7 +23,7 @@ from polyrank.models.folder import write_folder
 from polyrank.models.hub.publishing import publish
 from polyrank.models.inference import inference_copy, optimizer_steps
 from polyrank.models.loading import load
-from polyrank.models.source import local_folder
+from polyrank.models.source import hub_id, local_folder
 from polyrank.progress import bar
 from polyrank.records import Context
 from polyrank.runtime import peak_memory, resolve_device, resolve_dtype
@@ -52,6 +52,7 @@ class Model(Answering):
         self.tokenizer = tokenizer
         self.candidate_tokenizer = candidate_tokenizer or tokenizer
         self.path: Path | None = None
+        self.hub_id: str | None = None
         self.batch_tokens: int = 4096
         self.compute_dtype = torch.float32
         self._copies: dict[str, tuple[int, nn.Module]] = {}
@@ -307,7 +308,7 @@ class Model(Answering):
         found = partial(
             local_folder, token=token, cache_dir=cache_dir, local_files_only=local_files_only
         )
-        return cls.from_folder(
+        model = cls.from_folder(
             found(source, revision=revision),
             is_own=Path(source).is_dir(),
             device=device,
@@ -317,6 +318,8 @@ class Model(Answering):
             candidate_folder=None if candidate_base is None else found(candidate_base),
             **settings,
         )
+        model.hub_id = hub_id(source)
+        return model
 
     @classmethod
     def from_folder(

@@ -15,7 +15,7 @@ from polyrank.models.description import DESCRIPTION, read_description
 from polyrank.models.loading import needs_new_head, require_same_shape
 from polyrank.models.poly_encoder import PolyEncoder
 from polyrank.models.reranker import read_reranker
-from polyrank.models.source import local_folder
+from polyrank.models.source import hub_id, local_folder
 from polyrank.models.static import is_static
 
 ARCHITECTURES: dict[str, type[Model]] = {
@@ -81,9 +81,11 @@ def load_model(
         model_class = BiEncoder
     if model_class is not None:
         is_own = Path(path).is_dir()
-        return model_class.from_folder(
+        model = model_class.from_folder(
             folder, is_own=is_own, device=device, dtype=dtype, trainable=trainable, **settings
         )
+        model.hub_id = hub_id(path)
+        return model
     raise ModelError(
         f"{path} is not a saved model: it has no {DESCRIPTION}.",
         "Give a folder that `polyrank train` or save_pretrained wrote, that of a "

@@ -19,6 +19,7 @@ from polyrank.jobs import digest_of
 from polyrank.models.bi_encoder import BiEncoder
 from polyrank.models.checkpoint import ARCHITECTURES
 from polyrank.models.config import CONFIGS, NewEncoderConfig
+from polyrank.models.hub.card import RECORD
 from polyrank.models.loading import LENGTHS
 from polyrank.models.source import default_base, local_folder
 from polyrank.pretraining.registry import TASKS, TaskSettings
@@ -36,7 +37,6 @@ from polyrank.training.objectives.registry import ObjectiveConfig
 from polyrank.training.pretraining.config import PretrainingConfig
 from polyrank.training.pretraining.corpora import Corpora
 from polyrank.training.pretraining.new_base import base_folder, make_base
-from polyrank.training.result import RECORD
 from polyrank.training.run import train
 
 T = TypeVar("T")

@@ -82,7 +82,7 @@ def run_of(
         teacher=teacher,
         provenance=replace(
             provenance,
-            base=provenance.base or (str(model.path) if model.path else None),
+            base=provenance.base or model.hub_id or (str(model.path) if model.path else None),
             train=provenance.train or name_of(examples),
             dev=provenance.dev or name_of(dev),
         ),

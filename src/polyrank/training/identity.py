@@ -12,6 +12,7 @@ from polyrank.config import to_mapping
 from polyrank.evaluation.tasks import RetrievalTask
 from polyrank.jobs import Job, digest_of
 from polyrank.models.base import Model
+from polyrank.models.hub.card import RECORD
 from polyrank.records import Example, LabelledPair, RetrievalSet
 from polyrank.storage import read_object
 from polyrank.training.config import TrainingConfig
@@ -19,7 +20,7 @@ from polyrank.training.dev_evaluation import Dev
 from polyrank.training.model_card import Provenance
 from polyrank.training.objectives.registry import ObjectiveConfig, objective_for
 from polyrank.training.pretraining.corpora import CorpusPairs
-from polyrank.training.result import RECORD, UNKNOWN, Run
+from polyrank.training.result import UNKNOWN, Run
 
 WORDS = {
     "architecture": "another architecture ({})",

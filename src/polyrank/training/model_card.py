@@ -10,8 +10,17 @@ from typing import TYPE_CHECKING
 
 from polyrank._version import __version__
 from polyrank.config import to_mapping
-from polyrank.models.hub.publishing import CLASSES, PLACEHOLDER, pipeline_tag, usage
-from polyrank.models.source import hub_id
+from polyrank.models.hub.card import (
+    CLASSES,
+    PLACEHOLDER,
+    bases_on_hub,
+    card_data,
+    card_of,
+    data_on_hub,
+    languages_of,
+    results_of,
+    usage,
+)
 
 if TYPE_CHECKING:
     from polyrank.training.result import Run, TrainingResult
@@ -111,6 +120,8 @@ class Provenance:
     """The share of them that was taken, with its seed; None for all."""
     dev: str | None = None
     """The name of the dev data."""
+    languages: tuple[str, ...] = ()
+    """The languages of the training data, as codes, if they are known."""
     recipe: str | None = None
     """The recipe whose settings the run began with."""
     command: str | None = None
@@ -140,22 +151,22 @@ def model_card(
 ) -> str:
     """The page, in Markdown, with the metadata that the Hugging Face hub reads."""
     import yaml
-    from huggingface_hub import ModelCard, ModelCardData
 
     model, source = run.model, run.provenance
     architecture = model.architecture
-    ids = [hub_id(base) for base in (source.base, source.candidate_base) if base is not None]
-    bases = [base for base in ids if base is not None]
-    metadata = ModelCardData(
-        base_model=bases if len(bases) > 1 else next(iter(bases), None),
-        library_name="polyrank",
-        pipeline_tag=pipeline_tag(model),
-        tags=["polyrank", f"{architecture}-encoder"],
+    results = results_of(model, result.figures, source.dev)
+    metadata = card_data(
+        model,
+        base_model=bases_on_hub([source.base, source.candidate_base]),
+        datasets=data_on_hub([source.train, source.dev]),
+        language=languages_of(source.languages),
+        eval_results=results,
+        model_name=run.output.name if results else None,
     )
     settings = {**to_mapping(model.config), **to_mapping(run.objective), **to_mapping(run.config)}
-    card = ModelCard.from_template(
+    return card_of(
         metadata,
-        template_str=TEMPLATE,
+        TEMPLATE,
         name=run.output.name,
         architecture=architecture,
         version=__version__,
@@ -170,4 +181,3 @@ def model_card(
         hardware=hardware,
         rescaling=", ".join(f"{one:.4g}" for one in result.rescaling if one != 1),
     )
-    return f"{card}\n"

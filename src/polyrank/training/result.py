@@ -18,7 +18,7 @@ from torch import nn
 from polyrank._version import __version__
 from polyrank.config import to_mapping
 from polyrank.models.base import Model
-from polyrank.models.hub.publishing import CARD
+from polyrank.models.hub.card import CARD, RECORD
 from polyrank.records import Example, LabelledPair, RetrievalSet
 from polyrank.training import processes
 from polyrank.training.config import TrainingConfig
@@ -28,7 +28,6 @@ from polyrank.training.objectives.objective import records_of
 from polyrank.training.objectives.registry import ObjectiveConfig
 from polyrank.training.pretraining.corpora import CorpusPairs
 
-RECORD = "training.json"
 Records = Sequence[Example] | Sequence[LabelledPair] | CorpusPairs | RetrievalSet
 UNKNOWN = Provenance()
 

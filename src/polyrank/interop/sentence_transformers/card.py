@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from polyrank._version import __version__
-from polyrank.models.hub.publishing import CARD, pipeline_tag
+from polyrank.models.hub.card import CARD, card_data, card_of
 
 ORIGIN = ("base_model", "datasets", "language", "license")
 """The metadata that an export has from the model."""
@@ -34,15 +34,7 @@ exported for [sentence-transformers](https://sbert.net/).
 
 def write_card(folder: Path, model: Any, title: str, use: str, notes: Sequence[str]) -> None:
     """Write `README.md`: `use` is Python that loads and calls the model."""
-    from huggingface_hub import ModelCard, ModelCardData
-
-    kind = f"{model.architecture}-encoder"
-    metadata = ModelCardData(
-        library_name="sentence-transformers",
-        pipeline_tag=pipeline_tag(model),
-        tags=["sentence-transformers", "polyrank", kind],
-        **origin_of(model),
-    )
+    metadata = card_data(model, library="sentence-transformers", **origin_of(model))
     listed = "".join(f"- {note}\n" for note in notes)
     text = TEMPLATE.format(
         title=title,
@@ -51,8 +43,7 @@ def write_card(folder: Path, model: Any, title: str, use: str, notes: Sequence[s
         use=use,
         notes=f"\n## Differences from the model\n\n{listed}" if notes else "",
     )
-    card = ModelCard.from_template(metadata, template_str=text)
-    (folder / CARD).write_text(f"{card}\n", encoding="utf-8")
+    (folder / CARD).write_text(card_of(metadata, text), encoding="utf-8")
 
 
 def origin_of(model: Any) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from polyrank.interop.export import Written
 from polyrank.interop.sentence_transformers.bi_encoder import bi_encoder, candidates_alone
 from polyrank.interop.sentence_transformers.card import write_card
 from polyrank.interop.sentence_transformers.module_folder import write_json, write_modules
-from polyrank.models.hub.publishing import PLACEHOLDER
+from polyrank.models.hub.card import PLACEHOLDER
 
 USE_BI = """\
 from sentence_transformers import SentenceTransformer

@@ -277,7 +277,7 @@ def answers(name: str, access: Access) -> Iterator[None]:
         raise damaged(name, str(error).split("\n")[0].rstrip(".")) from None
 
 
-def words_of(error: Exception) -> str:
+def words_of(error: BaseException) -> str:
     """What became of a request that got no whole answer: the end of a sentence about the hub."""
     kind = type(error).__name__
     if "Timeout" in kind:

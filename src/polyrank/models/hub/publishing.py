@@ -1,4 +1,4 @@
-"""A model to the Hugging Face hub: its folder and its card, and the words that every card has.
+"""Puts a model's folder, with its card, into a repository of the Hugging Face hub.
 
 Knows nothing of how a model was trained; the card of a trained model is taken from its folder.
 """
@@ -6,40 +6,22 @@ Knows nothing of how a model was trained; the card of a trained model is taken f
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from polyrank._version import __version__
 from polyrank.errors import StorageError, UsageError
 from polyrank.models.description import DESCRIPTION
+from polyrank.models.hub.card import CARD, PLACEHOLDER, RECORD, plain_card
+from polyrank.models.hub.download import TIMEOUT, quieten, words_of
 
 if TYPE_CHECKING:
     from polyrank.models.base import Model
 
-CARD = "README.md"
-KEPT = (CARD, "training.json", "log.jsonl")
+KEPT = (CARD, RECORD, "log.jsonl")
 """Files of a trained model's folder that belong to the model."""
-CLASSES = {"bi": "BiEncoder", "poly": "PolyEncoder", "cross": "CrossEncoder"}
-PLACEHOLDER = "path/to/this/folder"
-"""What a card names as the source of the model until it is published."""
-PLAIN_CARD = """\
----
-{{{{ card_data }}}}
----
-
-# {name}
-
-A {architecture}-encoder of [polyrank](https://pypi.org/project/polyrank/), version {version}.
-
-## Use
-
-```python
-from polyrank import {class_name}
-
-model = {class_name}.from_pretrained("{repo_id}")
-{use}
-```
-"""
 
 
 def publish(
@@ -53,17 +35,17 @@ def publish(
 ) -> str:
     """Put a model into a repository of the hub and return its address.
 
+    The hub is first asked about the repository with a timeout, since an upload has none.
     Parameters and errors are those of `Model.push_to_hub`.
     """
     from huggingface_hub import HfApi
-    from huggingface_hub.errors import (  # type: ignore[attr-defined]
-        HFValidationError,
-        HTTPError,  # what its HTTP client raises, whichever that is
-        LocalTokenNotFoundError,
-    )
+    from huggingface_hub.errors import RepositoryNotFoundError
 
-    api = HfApi(token=token)
-    try:
+    quieten()
+    api = HfApi(token=token, library_name="polyrank", library_version=__version__)
+    with answers(repo_id):
+        with suppress(RepositoryNotFoundError):
+            api.model_info(repo_id, timeout=TIMEOUT)
         address = str(api.create_repo(repo_id, private=private, exist_ok=True))
         if revision is not None:
             api.create_branch(repo_id, branch=revision, exist_ok=True)
@@ -76,6 +58,21 @@ def publish(
                 revision=revision,
                 commit_message=commit_message or f"Upload with polyrank {__version__}",
             )
+    return address
+
+
+@contextmanager
+def answers(repo_id: str) -> Iterator[None]:
+    """Turn what the hub's client raises into UsageError and StorageError."""
+    from huggingface_hub.errors import (  # type: ignore[attr-defined]
+        HfHubHTTPError,
+        HFValidationError,
+        HTTPError,  # what its HTTP client raises, whichever that is
+        LocalTokenNotFoundError,
+    )
+
+    try:
+        yield
     except HFValidationError as error:
         raise UsageError(
             f"{repo_id!r} is not the id of a repository on the hub.",
@@ -83,16 +80,29 @@ def publish(
         ) from error
     except LocalTokenNotFoundError as error:
         raise no_token(repo_id) from error
-    except (OSError, HTTPError) as error:
-        answer: Any = getattr(error, "response", None)
-        if answer is not None and answer.status_code in (401, 403):
+    except HfHubHTTPError as error:
+        status = error.response.status_code
+        if status in (401, 403):
             raise no_token(repo_id) from error
-        said = "cannot be reached" if answer is None else f"answers with {answer.status_code}"
-        raise StorageError(
-            f"The model was not published as {repo_id!r}: the hub {said}.",
-            "Check the connection and try again, or keep the model with save_pretrained.",
+        raise not_published(repo_id, f"answers with {status}") from error
+    except HTTPError as error:
+        raise not_published(repo_id, words_of(error)) from error
+    except ValueError as error:  # of a card, which the hub checks before anything is sent
+        said = " ".join(str(error).split()).rstrip(".")
+        raise UsageError(
+            f"The hub does not take the card {CARD} of the model: {said}.",
+            "Mend the metadata between its first two lines of dashes, or delete the file.",
         ) from error
-    return address
+    except (OSError, RuntimeError) as error:  # of the upload of a file
+        raise not_published(repo_id, words_of(error.__cause__ or error)) from error
+
+
+def not_published(repo_id: str, why: str) -> StorageError:
+    """The error of a hub that cannot be reached or does not take the files."""
+    return StorageError(
+        f"The model was not published as {repo_id!r}: the hub {why}.",
+        "Check the connection and try again, or keep the model with save_pretrained.",
+    )
 
 
 def no_token(repo_id: str) -> UsageError:
@@ -112,43 +122,5 @@ def texts_of(model: Model, repo_id: str) -> dict[str, str]:
     if model.path is not None and (model.path / DESCRIPTION).is_file():
         files = [model.path / name for name in KEPT]
         texts = {each.name: each.read_text("utf-8") for each in files if each.is_file()}
-    card = texts.get(CARD) or plain_card(model, repo_id)
+    card = texts.get(CARD) or plain_card(model, repo_id.rpartition("/")[2])
     return {**texts, CARD: card.replace(f'"{PLACEHOLDER}"', f'"{repo_id}"')}
-
-
-def plain_card(model: Model, repo_id: str) -> str:
-    """The card of a model whose training is not known, in Markdown with the hub's metadata."""
-    from huggingface_hub import ModelCard, ModelCardData
-
-    metadata = ModelCardData(
-        library_name="polyrank",
-        pipeline_tag=pipeline_tag(model),
-        tags=["polyrank", f"{model.architecture}-encoder"],
-    )
-    text = PLAIN_CARD.format(
-        name=repo_id.rpartition("/")[2],
-        architecture=model.architecture,
-        version=__version__,
-        class_name=CLASSES[model.architecture],
-        repo_id=repo_id,
-        use=usage(model),
-    )
-    return f"{ModelCard.from_template(metadata, template_str=text)}\n"
-
-
-def pipeline_tag(model: Model) -> str:
-    """What the hub calls the use of the model."""
-    if model.architecture != "cross":
-        return "sentence-similarity"
-    return "text-ranking" if model.classes is None else "text-classification"
-
-
-def usage(model: Model) -> str:
-    """Calls that use the model."""
-    rank = 'model.rank("a question", ["one answer", "another"])'
-    classify = 'model.classify([("one text", "another")])'
-    if model.classes is not None:
-        return classify if model.architecture == "cross" else f"{rank}\n{classify}"
-    if model.architecture == "cross" and model.config.task != "rank":
-        return 'model.score_pairs([("one text", "another")])'
-    return rank
