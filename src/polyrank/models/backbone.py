@@ -20,7 +20,7 @@ from safetensors import SafetensorError
 from torch import Tensor, nn
 
 from polyrank.errors import ModelError, UsageError
-from polyrank.models.bert import BERTS, ROBERTAS, Bert, read_config
+from polyrank.models.bert import BERTS, ROBERTAS, VARIANT, Bert, read_config
 from polyrank.models.config import NewEncoderConfig
 from polyrank.tokens.batching import Batch
 from polyrank.tokens.saved_tokenizer import read_tokenizer
@@ -139,12 +139,14 @@ def build_encoder(folder: Path, *, trainable: bool = True) -> nn.Module:
     """The encoder described in `folder`, before its weights are loaded.
 
     For inference, a BERT is built without `transformers`; its weights are on the meta device, to be
-    replaced by those of a file.
+    replaced by those of a file. A variant that `transformers` does not have is always our own.
     """
-    described = None if trainable else read_config(folder)
-    if described is not None:
+    described = read_config(folder)
+    if described is not None and not trainable:
         with torch.device("meta"):
             return Bert(described).eval()
+    if described is not None and described.model_type == VARIANT:
+        return Bert(described).eval()
     from transformers import AutoConfig, AutoModel
 
     try:
@@ -172,7 +174,8 @@ def load_tokenizer(folder: Path, *, trainable: bool = True) -> Any:
     from transformers import AutoTokenizer
 
     try:
-        tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
+        with quiet():  # it also reads config.json, and warns of kinds that are ours
+            tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
     except (OSError, ValueError, KeyError, TypeError) as error:
         reason = str(error).strip().split("\n")[0].rstrip(".")
         raise ModelError(

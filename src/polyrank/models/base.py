@@ -91,7 +91,12 @@ class Model(Answering):
         """The token ids of each context on its own, cut as the settings say."""
         config = self.config
         return self.tokenizer.contexts(
-            contexts, config.max_context_length, config.context_truncation, config.context_prompt
+            contexts,
+            config.max_context_length,
+            config.context_truncation,
+            config.context_prompt,
+            separator=config.turn_separator,
+            max_turns=config.max_turns,
         )
 
     def candidate_ids(self, texts: Sequence[Context]) -> list[list[int]]:
@@ -102,6 +107,8 @@ class Model(Answering):
             config.max_candidate_length,
             config.candidate_truncation,
             config.candidate_prompt,
+            separator=config.turn_separator,
+            cut_end=config.cut_candidate_end,
         )
 
     def fingerprint(self) -> str:

@@ -1,8 +1,8 @@
 """BERT's encoder in torch alone, for inference; ELECTRA's and RoBERTa's are the same network.
 
 Training uses that of `transformers`, whose modelling code takes longer to import than a search
-takes. Here the weights have the same names, and the outputs are equal bit for bit. Knows nothing
-of tokenisers.
+takes. Here the weights have the same names, and the outputs are equal bit for bit. Variants that
+`transformers` does not have are trained here, too. Knows nothing of tokenisers.
 
 Letters: B texts, T tokens of each, h width, A heads, d width of one.
 """
@@ -24,6 +24,9 @@ ROBERTAS = ("roberta", "xlm-roberta")
 """The kinds of encoder that count positions from pad_token_id + 1."""
 BERTS = ("bert", "electra", *ROBERTAS)
 """Kinds of encoder with BERT's layers."""
+VARIANT = "polyrank-bert"
+"""The kind of a BERT whose embeddings are not normalised, or whose layers normalise what comes in
+(`norm_first`) instead of what goes out."""
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "gelu": functional.gelu,
     "relu": functional.relu,
@@ -37,6 +40,8 @@ SIZES = (
     "max_position_embeddings",
     "type_vocab_size",
 )
+SWITCHES = ("norm_embeddings", "norm_first")
+"""What a variant's description says besides."""
 
 
 class BertConfig(SimpleNamespace):
@@ -54,13 +59,17 @@ def read_config(folder: Path) -> BertConfig | None:
     found = read_object(folder / "config.json")  # who reads other networks says what is wrong
     config = BertConfig(**found)
     sizes = [getattr(config, name, None) for name in (*SIZES, "pad_token_id")]
+    kind = found.get("model_type")
+    known = kind in BERTS or (
+        kind == VARIANT and all(type(found.get(name)) is bool for name in SWITCHES)
+    )
     if (
-        found.get("model_type") in BERTS
+        known
         and found.get("hidden_act") in ACTIVATIONS
         and found.get("position_embedding_type", "absolute") == "absolute"
         and all(type(size) is int for size in sizes)
         and isinstance(found.get("layer_norm_eps"), float)
-        and (found["model_type"] != "electra" or type(found.get("embedding_size")) is int)
+        and (kind != "electra" or type(found.get("embedding_size")) is int)
         and config.hidden_size % config.num_attention_heads == 0
         and not found.get("is_decoder")
         and not found.get("add_cross_attention")
@@ -76,7 +85,10 @@ class Outputs(NamedTuple):
 
 
 class Bert(nn.Module):
-    """The encoder of a description (Devlin et al., 2019), without dropout and pooling layer."""
+    """The encoder of a description (Devlin et al., 2019), without pooling layer.
+
+    It drops hidden values in training as BERT does, but no attention.
+    """
 
     def __init__(self, config: BertConfig) -> None:
         super().__init__()
@@ -86,6 +98,8 @@ class Bert(nn.Module):
         if small != config.hidden_size:
             self.embeddings_project = nn.Linear(small, config.hidden_size)
         self.encoder = Layers(config)
+        if getattr(config, "norm_first", False):
+            self.final_norm = norm(config.hidden_size, config)
 
     def forward(
         self,
@@ -103,7 +117,13 @@ class Bert(nn.Module):
             mask = attention_mask.bool()[:, None, None, :].expand(-1, 1, length, -1)  # (B, 1, T, T)
         for layer in self.encoder.layer:
             hidden = layer(hidden, mask)
+        if hasattr(self, "final_norm"):
+            hidden = self.final_norm(hidden)
         return Outputs(hidden)
+
+    def get_input_embeddings(self) -> nn.Embedding:
+        """The table of the tokens' vectors."""
+        return self.embeddings.word_embeddings
 
 
 class Embeddings(nn.Module):
@@ -116,7 +136,9 @@ class Embeddings(nn.Module):
         self.word_embeddings = table(config.vocab_size, width)
         self.token_type_embeddings = table(config.type_vocab_size, width)
         self.position_embeddings = table(config.max_position_embeddings, width)
-        self.LayerNorm = nn.LayerNorm(width, eps=config.layer_norm_eps)
+        has_norm = getattr(config, "norm_embeddings", True)
+        self.LayerNorm = norm(width, config) if has_norm else nn.Identity()
+        self.dropout = dropout(config)
 
     def forward(
         self,
@@ -131,7 +153,8 @@ class Embeddings(nn.Module):
             position_ids = self.places(input_ids)
         vectors = self.word_embeddings(input_ids) + self.token_type_embeddings(token_type_ids)
         normalised: Tensor = self.LayerNorm(vectors + self.position_embeddings(position_ids))
-        return normalised
+        kept: Tensor = self.dropout(normalised)
+        return kept
 
     def places(self, input_ids: Tensor) -> Tensor:
         """Positions from 0: (1, T); RoBERTa's from its padding + 1, where padding stays: (B, T)."""
@@ -148,12 +171,23 @@ def table(count: int, width: int) -> nn.Embedding:
     return nn.Embedding.from_pretrained(empty(count, width), freeze=False)
 
 
+def norm(width: int, config: BertConfig) -> nn.LayerNorm:
+    """A norm of vectors."""
+    return nn.LayerNorm(width, eps=config.layer_norm_eps)
+
+
+def dropout(config: BertConfig) -> nn.Dropout:
+    """What drops hidden values in training."""
+    return nn.Dropout(getattr(config, "hidden_dropout_prob", 0.0))
+
+
 class Layers(nn.Module):
     """The layers, one after the other."""
 
     def __init__(self, config: BertConfig) -> None:
         super().__init__()
-        self.layer = nn.ModuleList(Layer(config) for _ in range(config.num_hidden_layers))
+        kind = NormFirstLayer if getattr(config, "norm_first", False) else Layer
+        self.layer = nn.ModuleList(kind(config) for _ in range(config.num_hidden_layers))
 
 
 class Layer(nn.Module):
@@ -169,6 +203,19 @@ class Layer(nn.Module):
         """(B, T, h) → (B, T, h)."""
         middle = self.attention(hidden, mask)
         outputs: Tensor = self.output(self.intermediate(middle), middle)
+        return outputs
+
+
+class NormFirstLayer(Layer):
+    """The same layer with each norm before what it followed (Xiong et al., 2020)."""
+
+    def forward(self, hidden: Tensor, mask: Tensor | None) -> Tensor:
+        """(B, T, h) → (B, T, h)."""
+        mixing, widening = self.attention.output, self.output
+        mixed = self.attention.self(mixing.LayerNorm(hidden), mask)
+        hidden = hidden + mixing.dropout(mixing.dense(mixed))
+        wide = self.intermediate(widening.LayerNorm(hidden))
+        outputs: Tensor = hidden + widening.dropout(widening.dense(wide))
         return outputs
 
 
@@ -227,9 +274,10 @@ class Residual(nn.Module):
     def __init__(self, width: int, config: BertConfig) -> None:
         super().__init__()
         self.dense = nn.Linear(width, config.hidden_size)
-        self.LayerNorm = nn.LayerNorm(config.hidden_size, eps=config.layer_norm_eps)
+        self.LayerNorm = norm(config.hidden_size, config)
+        self.dropout = dropout(config)
 
     def forward(self, hidden: Tensor, before: Tensor) -> Tensor:
         """(B, T, width), (B, T, h) → (B, T, h)."""
-        normalised: Tensor = self.LayerNorm(self.dense(hidden) + before)
+        normalised: Tensor = self.LayerNorm(self.dropout(self.dense(hidden)) + before)
         return normalised

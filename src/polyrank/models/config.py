@@ -75,14 +75,20 @@ class TwoTowerConfig:
     beginning; `by_kind` cuts dialogues on the left and single texts on the right."""
     candidate_truncation: Side = "right"
     """The side on which a longer candidate is cut."""
+    cut_candidate_end: bool = False
+    """Cut the special token at the end of a longer candidate, too, as ParlAI does."""
+    turn_separator: str | None = None
+    """The text between the turns of a dialogue; by default, the tokeniser's separator."""
+    max_turns: int | None = None
+    """Read only the newest turns of a dialogue; `none` reads all that the length allows."""
 
     def __post_init__(self) -> None:
         require(self.temperature > 0, "temperature", "positive", self.temperature)
         for name in ("reduction_tokens", "max_context_length", "max_candidate_length"):
             require(getattr(self, name) > 0, name, "at least 1", getattr(self, name))
-        for name in ("projection", "truncate_dim"):
-            dimension = getattr(self, name)
-            require(dimension is None or dimension > 0, name, "at least 1", dimension)
+        for name in ("projection", "truncate_dim", "max_turns"):
+            number = getattr(self, name)
+            require(number is None or number > 0, name, "at least 1", number)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -144,7 +150,7 @@ class CrossEncoderConfig:
     two texts."""
     num_labels: int = 3
     """The number of classes."""
-    reduction: Literal["first", "mean"] = "first"
+    reduction: Literal["first", "mean", "max"] = "first"
     """How token outputs become one vector."""
     head_activation: Activation = "tanh"
     """The activation of the head `pooler`."""
@@ -165,6 +171,12 @@ class CrossEncoderConfig:
     beginning; `by_kind` cuts dialogues on the left and single texts on the right."""
     candidate_truncation: Side = "right"
     """The side on which a longer candidate is cut."""
+    cut_candidate_end: bool = False
+    """Cut the special token at the end of a longer candidate, too, as ParlAI does."""
+    turn_separator: str | None = None
+    """The text between the turns of a dialogue; by default, the tokeniser's separator."""
+    max_turns: int | None = None
+    """Read only the newest turns of a dialogue; `none` reads all that the length allows."""
 
     def __post_init__(self) -> None:
         if self.head == "auto" and self.task != "rank":
@@ -180,6 +192,8 @@ class CrossEncoderConfig:
         require(0 <= self.head_dropout < 1, "head_dropout", "from 0 to below 1", self.head_dropout)
         for name in ("max_context_length", "max_candidate_length"):
             require(getattr(self, name) > 0, name, "at least 1", getattr(self, name))
+        turns = self.max_turns
+        require(turns is None or turns > 0, "max_turns", "at least 1", turns)
 
 
 UNSTATED: dict[str, Any] = {
@@ -193,6 +207,9 @@ UNSTATED: dict[str, Any] = {
     "truncate_dim": None,
     "head_activation": "tanh",
     "head_norm": False,
+    "cut_candidate_end": False,
+    "turn_separator": None,
+    "max_turns": None,
 }
 """The values of newer settings for saved models whose description does not name them."""
 

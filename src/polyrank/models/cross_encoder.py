@@ -104,16 +104,25 @@ class CrossEncoder(Model):
             )
             return [a + b for a, b in both], [[0] * len(a) + [1] * len(b) for a, b in both]
         left = self.tokenizer.cut_contexts(
-            contexts, config.max_context_length, config.context_truncation, config.context_prompt
+            contexts,
+            config.max_context_length,
+            config.context_truncation,
+            config.context_prompt,
+            separator=config.turn_separator,
+            max_turns=config.max_turns,
         )
+        longest = config.max_candidate_length
+        end = len(self.tokenizer.pair.suffix) if config.cut_candidate_end else 0
         right = self.tokenizer.cut_contexts(
             candidates,
-            config.max_candidate_length,
+            longest + end,
             config.candidate_truncation,
             config.candidate_prompt,
+            separator=config.turn_separator,
         )
         pairs = [
-            self.tokenizer.join(first, second) for first, second in zip(left, right, strict=True)
+            self.tokenizer.join(first, second, has_end=len(second) <= longest)
+            for first, second in zip(left, right, strict=True)
         ]
         ids = [pair[0] or [self.tokenizer.pad_id] for pair in pairs]
         return ids, [pair[1] or [0] for pair in pairs] if self.tower.has_segments else None

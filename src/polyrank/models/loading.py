@@ -60,7 +60,8 @@ SHAPING = (
 """Settings that a saved model's weights were made for."""
 LENGTHS = ("max_context_length", "max_candidate_length")
 PROMPTS = ("context_prompt", "candidate_prompt")
-READING = (*LENGTHS, "context_truncation", "candidate_truncation", *PROMPTS)
+JOINING = ("turn_separator", "max_turns", "cut_candidate_end")
+READING = (*LENGTHS, "context_truncation", "candidate_truncation", *PROMPTS, *JOINING)
 """Settings that mean the same to a cross-encoder and to the others."""
 
 

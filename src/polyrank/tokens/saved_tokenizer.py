@@ -26,6 +26,8 @@ class SavedTokenizer:
         self.files = {TOKENIZER: tokenizer, SETTINGS: settings}
         self.backend_tokenizer = Tokenizer.from_str(tokenizer)
         self.settings: dict[str, Any] = json.loads(settings)
+        if self.settings.get("split_special_tokens"):  # they are ordinary words of a text
+            self.backend_tokenizer.encode_special_tokens = True
         self.pad_token_id = self.id_of("pad_token")
         self.sep_token_id = self.id_of("sep_token")
         self.eos_token_id = self.id_of("eos_token")

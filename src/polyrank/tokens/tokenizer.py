@@ -23,12 +23,15 @@ Truncation = Literal["by_kind", "left", "right"]
 
 
 class Template(NamedTuple):
-    """What the encoder puts before, between and after its texts, with the segment ids of each."""
+    """What the encoder puts before, between and after its texts, with the segment ids of each.
+
+    `segments` has a number for every special token, and one for each text.
+    """
 
     prefix: list[int]
     middle: list[int]
     suffix: list[int]
-    segments: tuple[int, int, int, int, int]  # prefix, first text, middle, second text, suffix
+    segments: tuple[list[int], int, list[int], int, list[int]]
 
 
 class TextTokenizer:
@@ -67,12 +70,21 @@ class TextTokenizer:
         known = dict(zip(unique, ids, strict=True))
         return [known[text] for text in texts]
 
-    def encode_turns(self, contexts: Sequence[Context], prompt: str = "") -> list[list[int]]:
-        """Token ids of each context, its turns joined by the separator, without special tokens.
+    def encode_turns(
+        self,
+        contexts: Sequence[Context],
+        prompt: str = "",
+        separator: str | None = None,
+        max_turns: int | None = None,
+    ) -> list[list[int]]:
+        """Token ids of each context, its turns joined by a separator, without special tokens.
 
-        The prompt stands before the first turn.
+        The prompt stands before the first turn. By default, the separator is the tokeniser's.
+        `max_turns` keeps only the newest turns.
         """
-        turns = [[c] if isinstance(c, str) else list(c) for c in contexts]
+        newest = slice(None if max_turns is None else -max_turns, None)
+        turns = [[c] if isinstance(c, str) else list(c)[newest] for c in contexts]
+        between = self.separator if separator is None else self.encode([separator])[0]
         if prompt:
             turns = [[prompt + "".join(context[:1]), *context[1:]] for context in turns]
         flat = self.encode([turn for context in turns for turn in context])
@@ -81,7 +93,7 @@ class TextTokenizer:
         for context in turns:
             ids: list[int] = []
             for number, turn in enumerate(flat[position : position + len(context)]):
-                ids += (self.separator if number else []) + turn
+                ids += (between if number else []) + turn
             joined.append(ids)
             position += len(context)
         return joined
@@ -92,22 +104,48 @@ class TextTokenizer:
         max_length: int,
         truncation: Truncation = "by_kind",
         prompt: str = "",
+        *,
+        separator: str | None = None,
+        max_turns: int | None = None,
+        cut_end: bool = False,
     ) -> list[list[int]]:
-        """Contexts with special tokens, at most `max_length` tokens each."""
+        """Contexts with special tokens, at most `max_length` tokens each.
+
+        Args:
+            contexts: Texts, and dialogues as lists of turns.
+            max_length: The most tokens of one; special ones count.
+            truncation: The side on which a longer one is cut.
+            prompt: What stands before the first turn.
+            separator: What stands between turns; by default, the tokeniser's separator.
+            max_turns: Keep only this many turns, the newest.
+            cut_end: Whether the cut takes the special token at the end, too.
+        """
         room = self._room(max_length)
-        return [self._wrap(ids) for ids in self.cut_contexts(contexts, room, truncation, prompt)]
+        end = len(self.single.suffix) if cut_end else 0
+        joined = self.cut_contexts(
+            contexts, room + end, truncation, prompt, separator=separator, max_turns=max_turns
+        )
+        return [self._wrap(ids) if len(ids) <= room else self.single.prefix + ids for ids in joined]
 
     def cut_contexts(
-        self, contexts: Sequence[Context], room: int, truncation: Truncation, prompt: str = ""
+        self,
+        contexts: Sequence[Context],
+        room: int,
+        truncation: Truncation,
+        prompt: str = "",
+        *,
+        separator: str | None = None,
+        max_turns: int | None = None,
     ) -> list[list[int]]:
-        """Contexts without special tokens, at most `room` tokens each.
+        """Contexts without special tokens, at most `room` tokens each; see `contexts`.
 
         A context that is cut on the left keeps its prompt.
         """
         start = self.encode([prompt])[0] if prompt else []
+        joined = self.encode_turns(contexts, prompt, separator, max_turns)
         return [
             cut(ids, room, side_of(context, truncation), start)
-            for context, ids in zip(contexts, self.encode_turns(contexts, prompt), strict=True)
+            for context, ids in zip(contexts, joined, strict=True)
         ]
 
     def candidates(
@@ -116,12 +154,13 @@ class TextTokenizer:
         max_length: int,
         truncation: Side = "right",
         prompt: str = "",
+        **options: Any,
     ) -> list[list[int]]:
         """Candidates with special tokens, at most `max_length` tokens each.
 
-        A title and its text are joined by the separator.
+        A title and its text are joined by the separator. `options` are those of `contexts`.
         """
-        return self.contexts(texts, max_length, truncation, prompt)
+        return self.contexts(texts, max_length, truncation, prompt, **options)
 
     def prompt_length(self, prompt: str, max_length: int) -> int:
         """The number of tokens that a prompt takes of a text, the special ones before it included.
@@ -142,17 +181,19 @@ class TextTokenizer:
         special = set(self.pretrained.all_special_ids)
         return len(wrapped) - sum(token in special for token in wrapped[-1:])
 
-    def join(self, context: list[int], candidate: list[int]) -> tuple[list[int], list[int]]:
-        """A pair of bare token ids with special tokens, and its segment ids."""
+    def join(
+        self, context: list[int], candidate: list[int], *, has_end: bool = True
+    ) -> tuple[list[int], list[int]]:
+        """A pair of bare token ids with special tokens, and its segment ids.
+
+        `has_end` says whether there are special tokens after the candidate.
+        """
         template = self.pair
-        parts = (template.prefix, context, template.middle, candidate, template.suffix)
-        ids = [token for part in parts for token in part]
-        segments = [
-            segment
-            for part, segment in zip(parts, template.segments, strict=True)
-            for _ in range(len(part))
-        ]
-        return ids, segments
+        before, first, between, second, after = template.segments
+        suffix = template.suffix if has_end else []
+        ids = [*template.prefix, *context, *template.middle, *candidate, *suffix]
+        segments = [*before, *[first] * len(context), *between, *[second] * len(candidate)]
+        return ids, segments + after[: len(suffix)]
 
     @property
     def pair_overhead(self) -> int:
@@ -183,12 +224,19 @@ class TextTokenizer:
                 "Use an encoder whose tokeniser only adds special tokens around its texts.",
             )
         size = len(bare)
-        single = Template(alone[:start], [], alone[start + size :], (0, 0, 0, 0, 0))
+        before, after = alone[:start], alone[start + size :]
+        single = Template(before, [], after, ([0] * len(before), 0, [], 0, [0] * len(after)))
         pair = Template(
             joined[:first],
             joined[first + size : second],
             joined[second + size :],
-            (kinds[0], kinds[first], kinds[second - 1], kinds[second], kinds[-1]),
+            (
+                kinds[:first],
+                kinds[first],
+                kinds[first + size : second],
+                kinds[second],
+                kinds[second + size :],
+            ),
         )
         return single, pair
 
@@ -207,7 +255,7 @@ class BareTokenizer(TextTokenizer):
         self.pad_id = 0
         self.padding = None
         self.separator = []
-        nothing = Template([], [], [], (0, 0, 0, 0, 0))
+        nothing = Template([], [], [], ([], 0, [], 0, []))
         self.single, self.pair = nothing, nothing
         self.unknown = unknown_of(tokenizer.backend_tokenizer) if drops_unknown else None
 

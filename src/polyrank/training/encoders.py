@@ -54,7 +54,8 @@ def prepare(
         if model.device.type == "cpu" and not tower.is_static:
             # torch's fused attention is slow in the backward pass on CPUs; see docs/log.md.
             encoder: Any = tower.encoder
-            encoder.set_attn_implementation("eager")
+            if hasattr(encoder, "set_attn_implementation"):  # those of `transformers` have it
+                encoder.set_attn_implementation("eager")
     return factors
 
 
