@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from polyrank.cli.command import command
 from polyrank.cli.data import FigureOptions, load_records
-from polyrank.cli.options import ModelOptions, load, option, positional
+from polyrank.cli.options import InferenceOptions, load, option, positional
 from polyrank.cli.output import Output
 from polyrank.config import require
 from polyrank.display.words import span
@@ -27,7 +27,7 @@ SIZES, PLOTTED = (100, 1000, 100_000), 1000
 
 
 @dataclass(frozen=True, kw_only=True)
-class CompareOptions(FigureOptions, ModelOptions):
+class CompareOptions(FigureOptions, InferenceOptions):
     """Options of `polyrank compare`."""
 
     models: tuple[str, ...] = positional(

@@ -10,7 +10,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from polyrank.cli.command import command
-from polyrank.cli.options import CANDIDATES, SourceOptions, load, option, positional
+from polyrank.cli.options import (
+    CANDIDATES,
+    InferenceOptions,
+    SourceOptions,
+    load,
+    option,
+    positional,
+)
 from polyrank.cli.output import Output
 from polyrank.config import require
 from polyrank.display.words import took
@@ -27,7 +34,7 @@ WORDS = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class EncodeOptions(SourceOptions):
+class EncodeOptions(SourceOptions, InferenceOptions):
     """Options of `polyrank encode`."""
 
     model: Path = positional("MODEL", help="The folder of a saved bi- or poly-encoder.")

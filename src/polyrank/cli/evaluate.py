@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from polyrank.cli.command import command
 from polyrank.cli.data import FigureOptions, load_records
-from polyrank.cli.options import SourceOptions, load, option, positional
+from polyrank.cli.options import InferenceOptions, SourceOptions, load, option, positional
 from polyrank.cli.output import Output
 from polyrank.display.words import span
 from polyrank.errors import UsageError
@@ -24,7 +24,7 @@ BM25 = "bm25"
 
 
 @dataclass(frozen=True, kw_only=True)
-class EvaluateOptions(FigureOptions, SourceOptions):
+class EvaluateOptions(FigureOptions, SourceOptions, InferenceOptions):
     """Options of `polyrank evaluate`."""
 
     model: str = positional(

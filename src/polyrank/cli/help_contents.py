@@ -124,6 +124,7 @@ TITLES: Mapping[str, str] = {
     "DeviceOptions": "Hardware",
     "ModelOptions": "Hardware",
     "SourceOptions": "Model",
+    "InferenceOptions": "Hardware",
     "RunOptions": "Output",
     "TrainOptions": "Data",
     "DistilOptions": "Data",

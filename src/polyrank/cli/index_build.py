@@ -9,7 +9,14 @@ from pathlib import Path
 from typing import Any, Literal
 
 from polyrank.cli.command import command
-from polyrank.cli.options import CANDIDATES, SourceOptions, load, option, positional
+from polyrank.cli.options import (
+    CANDIDATES,
+    InferenceOptions,
+    SourceOptions,
+    load,
+    option,
+    positional,
+)
 from polyrank.cli.output import Output
 from polyrank.display.words import span
 from polyrank.errors import DataError, UsageError
@@ -18,7 +25,7 @@ FEWEST_CONTEXTS = 20
 
 
 @dataclass(frozen=True, kw_only=True)
-class BuildOptions(SourceOptions):
+class BuildOptions(SourceOptions, InferenceOptions):
     """Options of `polyrank index build`."""
 
     model: Path = positional(

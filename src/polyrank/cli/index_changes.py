@@ -13,7 +13,7 @@ from typing import Any
 
 from polyrank.cli.command import command
 from polyrank.cli.flags import Options
-from polyrank.cli.options import CANDIDATES, ModelOptions, option, positional
+from polyrank.cli.options import CANDIDATES, InferenceOptions, option, positional
 from polyrank.cli.output import Output
 from polyrank.display.words import took
 
@@ -28,7 +28,7 @@ class IndexOptions(Options):
 
 
 @dataclass(frozen=True, kw_only=True)
-class AddOptions(ModelOptions):
+class AddOptions(InferenceOptions):
     """Options of `polyrank index add`."""
 
     index: Path = positional("INDEX", help=INDEX)
@@ -68,6 +68,7 @@ def add(options: AddOptions, output: Output) -> None:
         device=options.device,
         dtype=options.dtype,
         batch_tokens=options.batch_tokens,
+        engine=options.engine,
     ) as opened:
         started = time.perf_counter()
         before = len(opened)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from polyrank.cli.command import command
 from polyrank.cli.data import DataOptions
-from polyrank.cli.options import SourceOptions, flattened, load, option
+from polyrank.cli.options import InferenceOptions, SourceOptions, flattened, load, option
 from polyrank.cli.output import Output
 from polyrank.config import require
 from polyrank.display.words import span
@@ -32,7 +32,7 @@ RERANKER_LIMITS = ("reranker_max_score", "reranker_margin", "reranker_relative_m
 
 
 @dataclass(frozen=True, kw_only=True)
-class MineOptions(SourceOptions, DataOptions):
+class MineOptions(SourceOptions, InferenceOptions, DataOptions):
     """Options of `polyrank mine`."""
 
     data: Path = option(

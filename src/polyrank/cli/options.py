@@ -27,6 +27,7 @@ from typing import Any, Literal, TypeVar, Union, get_args, get_origin
 from polyrank.cli.flags import Flag, Options, base_type, default_of, flags_of
 from polyrank.config import coerce, field_types, load_yaml, require
 from polyrank.errors import UsageError, nearest
+from polyrank.models.config import EngineName
 
 T = TypeVar("T", bound=Options)
 CANDIDATES = (
@@ -128,10 +129,22 @@ class SourceOptions(ModelOptions):
     )
 
 
+@dataclass(frozen=True, kw_only=True)
+class InferenceOptions(ModelOptions):
+    """Options of every command that runs a model and trains none. Inherit from it."""
+
+    engine: EngineName = option(
+        "auto",
+        help="What computes: torch runs a model's weights; onnx and openvino run the graphs of an "
+        "exported one. auto takes what the folder has.",
+    )
+
+
 def load(path: Path, options: ModelOptions, *, revision: str | None = None) -> Any:
     """The saved model in a folder, for inference, of any architecture, placed as the options say.
 
-    A hub id stands for the model of a `revision`. Raises ModelError or UsageError.
+    A hub id stands for the model of a `revision`. Raises ModelError, UsageError or
+    MissingExtraError.
     """
     from polyrank.models.checkpoint import load_model
 
@@ -142,6 +155,7 @@ def load(path: Path, options: ModelOptions, *, revision: str | None = None) -> A
         batch_tokens=options.batch_tokens,
         revision=revision,
         trainable=False,
+        engine=options.engine if isinstance(options, InferenceOptions) else "auto",
     )
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from polyrank.cli.command import command
 from polyrank.cli.data import DataOptions, columns_of
-from polyrank.cli.options import SourceOptions, load, option, positional
+from polyrank.cli.options import InferenceOptions, SourceOptions, load, option, positional
 from polyrank.cli.output import Output
 from polyrank.config import require
 from polyrank.display.words import span
@@ -26,7 +26,7 @@ STANDARD_OUTPUT = Path("-")
 
 
 @dataclass(frozen=True, kw_only=True)
-class PredictOptions(DataOptions, SourceOptions):
+class PredictOptions(DataOptions, SourceOptions, InferenceOptions):
     """Options of `polyrank predict`."""
 
     model: Path = positional("MODEL", help="The folder of a saved model, of any architecture.")

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from polyrank.cli.command import command
 from polyrank.cli.conversation import Answer, Question, converse, text_of
-from polyrank.cli.options import SourceOptions, load, option, positional
+from polyrank.cli.options import InferenceOptions, SourceOptions, load, option, positional
 from polyrank.cli.output import Output
 from polyrank.config import require
 from polyrank.errors import UsageError
@@ -28,7 +28,7 @@ STANDARD_INPUT = "-"
 
 
 @dataclass(frozen=True, kw_only=True)
-class SearchOptions(SourceOptions):
+class SearchOptions(SourceOptions, InferenceOptions):
     """Options of `polyrank search`."""
 
     index: Path = positional("INDEX", help="The folder of an index.")
@@ -131,6 +131,7 @@ class Searcher:
             device=options.device,
             dtype=options.dtype,
             batch_tokens=options.batch_tokens,
+            engine=options.engine,
         )
         self.pipeline: RetrieveRerank | None = None
         if options.reranker is not None:

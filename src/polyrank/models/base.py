@@ -5,7 +5,7 @@ Knows nothing of how a score is formed.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, cast
@@ -17,9 +17,12 @@ from polyrank.config import require_whole, to_mapping
 from polyrank.errors import UsageError
 from polyrank.models.answers import Answering
 from polyrank.models.backbone import BACKBONE_FOLDER, CANDIDATE_FOLDER, Backbone
-from polyrank.models.config import ClassifierConfig
+from polyrank.models.config import ClassifierConfig, EngineName
 from polyrank.models.description import CLASSIFIER, Description, digest_of, identity_of
-from polyrank.models.folder import write_folder
+from polyrank.models.engines.engine import Engine, choose_engine
+from polyrank.models.engines.opening import copy_export, open_export, require_free
+from polyrank.models.engines.record import export_fingerprint
+from polyrank.models.folder import write_description, write_encoders, write_folder
 from polyrank.models.hub.publishing import publish
 from polyrank.models.inference import inference_copy, optimizer_steps
 from polyrank.models.loading import load
@@ -55,12 +58,15 @@ class Model(Answering):
         self.hub_id: str | None = None
         self.batch_tokens: int = 4096
         self.compute_dtype = torch.float32
+        self.engine: Engine | None = None
         self._copies: dict[str, tuple[int, nn.Module]] = {}
         self._fingerprint: tuple[int, str] | None = None
 
     @property
     def device(self) -> torch.device:
-        """The device of the parameters."""
+        """The device of the parameters, or of what an engine takes."""
+        if self.engine is not None:
+            return self.engine.device
         return next(self.parameters()).device
 
     @property
@@ -73,6 +79,7 @@ class Model(Answering):
         """Move to a device (`auto`: an accelerator if there is one) and choose the precision of
         inference (`auto`: bfloat16 where the hardware has it).
         """
+        self.require_weights("be moved")
         resolved = resolve_device(device)
         self.compute_dtype = resolve_dtype(dtype, resolved)
         self.to(resolved)
@@ -82,8 +89,12 @@ class Model(Answering):
         """Draw the weights that the encoders do not have; called once for every new model."""
 
     def train(self, mode: bool = True) -> Self:
-        """Set training mode, which drops the copies made for inference."""
+        """Set training mode, which drops the copies made for inference.
+
+        Raises UsageError for a model that an engine runs.
+        """
         if mode:
+            self.require_weights("be trained")
             self._copies.clear()
         return super().train(mode)
 
@@ -118,6 +129,9 @@ class Model(Answering):
         """
         state = self.weights_state()
         if self._fingerprint is None or self._fingerprint[0] != state:
+            if self.engine is not None:
+                self._fingerprint = (state, export_fingerprint(self.identity(), self.engine.record))
+                return self._fingerprint[1]
             own = {k: v for k, v in self.state_dict().items() if not k.startswith(f"{CLASSIFIER}.")}
             self._fingerprint = (state, digest_of_weights(self.identity(), own))
         return self._fingerprint[1]
@@ -150,8 +164,31 @@ class Model(Answering):
         )
         return hash((optimizer_steps(), versions))
 
+    def require_weights(self, purpose: str) -> None:
+        """Raise UsageError for an exported model, which has no weights; it cannot `purpose`."""
+        if self.engine is not None:
+            raise UsageError(
+                f"The model {self.path or ''} is run by the engine {self.engine.name}, so it has "
+                f"no weights and cannot {purpose}.".replace("  ", " "),
+                "Take the model that it was exported from.",
+            )
+
+    def reader(self, graph: str) -> Callable[[Batch], Tensor]:
+        """What makes of a batch the results that `graph` names (see `engines.record`)."""
+        if self.engine is not None:
+            return partial(self.engine.run, graph)
+        return self.torch_reader(graph)
+
+    def torch_reader(self, graph: str) -> Callable[[Batch], Tensor]:
+        """The `reader` of torch's modules."""
+        raise TypeError(f"{type(self).__name__} does not say what {graph} is.")
+
     def for_inference(self, name: str, *, dtype: torch.dtype | None = None) -> nn.Module:
-        """The copy of the submodule `name` that inference runs on."""
+        """The copy of the submodule `name` that inference runs on.
+
+        Raises UsageError for a model that an engine runs.
+        """
+        self.require_weights(f"give its {name}")
         state = self.weights_state()
         known = self._copies.get(name)
         if known is None or known[0] != state:
@@ -199,19 +236,33 @@ class Model(Answering):
 
         `extra` are further texts for it, by file name. Raises StorageError.
         """
+        self.require_weights("be saved")
         self.save_copy(path, extra=extra)
         self.path = Path(path).absolute()
 
     def save_copy(self, path: str | Path, *, extra: Mapping[str, str] | None = None) -> None:
-        """Write the model folder as `save_pretrained` does, but leave `path` as it is."""
+        """Write the model folder as `save_pretrained` does, but leave `path` as it is.
+
+        Of an exported model, its folder is copied.
+        """
+        if self.engine is not None:
+            copy_export(self.engine.folder, Path(path), self.description(), self.fingerprint())
+            return
+        encoders = self.described_encoders()
+        write_folder(Path(path), self.description(), self.state_dict(), encoders, extra or {})
+
+    def save_description(self, folder: Path) -> None:
+        """Write everything but weights into a folder: settings, encoders and tokenisers."""
+        write_encoders(folder, self.described_encoders())
+        write_description(folder, self.description())
+
+    def description(self) -> Description:
+        """The content of `polyrank.json`."""
         classifier = self.classifier_config
-        description = Description(
+        return Description(
             self.config.architecture,
             to_mapping(self.config),
             None if classifier is None else to_mapping(classifier),
-        )
-        write_folder(
-            Path(path), description, self.state_dict(), self.described_encoders(), extra or {}
         )
 
     @property
@@ -256,6 +307,7 @@ class Model(Answering):
             UsageError: The hub refuses the id or the token, or there is no token.
             StorageError: The hub cannot be reached or does not take the files.
         """
+        self.require_weights("be published")
         return publish(
             self,
             repo_id,
@@ -279,6 +331,7 @@ class Model(Answering):
         token: str | bool | None = None,
         cache_dir: str | Path | None = None,
         local_files_only: bool = False,
+        engine: EngineName = "auto",
         **settings: Any,
     ) -> Self:
         """Load a model from an encoder, a saved polyrank model or a sentence-transformers folder.
@@ -303,14 +356,18 @@ class Model(Answering):
             token: A token of the hub. By default, that of `hf auth login`.
             cache_dir: Where downloaded files are kept. By default, the hub's own cache.
             local_files_only: Use only what the cache has, and do not ask the hub.
+            engine: What computes: `torch` runs the weights, `onnx` and `openvino` run the graphs
+                of an exported model. `auto` is torch if the folder has weights, otherwise the
+                engine of its graphs.
             **settings: The fields of the architecture's configuration, such as `num_codes=64`.
 
         Returns:
-            The model, ready to train and to score.
+            The model, ready to train and to score; an exported model can only score.
 
         Raises:
-            ModelError: There is no model, or its weights do not fit.
+            ModelError: There is no model, or its weights or graphs do not fit.
             UsageError: A setting is unknown, or contradicts the saved model.
+            MissingExtraError: The engine's runtime is not installed.
         """
         found = partial(
             local_folder, token=token, cache_dir=cache_dir, local_files_only=local_files_only
@@ -323,6 +380,7 @@ class Model(Answering):
             batch_tokens=batch_tokens,
             defaults=defaults,
             candidate_folder=None if candidate_base is None else found(candidate_base),
+            engine=engine,
             **settings,
         )
         model.hub_id = hub_id(source)
@@ -338,6 +396,7 @@ class Model(Answering):
         dtype: str | torch.dtype = "auto",
         batch_tokens: int | None = None,
         defaults: Mapping[str, Any] | None = None,
+        engine: EngineName = "auto",
         trainable: bool = True,
         candidate_folder: Path | None = None,
         **settings: Any,
@@ -351,6 +410,7 @@ class Model(Answering):
             dtype: As for `from_pretrained`.
             batch_tokens: As for `from_pretrained`.
             defaults: As for `from_pretrained`.
+            engine: As for `from_pretrained`.
             trainable: False for inference only, which loads faster (see `load_model`).
             candidate_folder: The folder of `candidate_base`.
             **settings: As for `from_pretrained`.
@@ -359,19 +419,24 @@ class Model(Answering):
             The model.
 
         Raises:
-            ModelError: The folder holds no model, or its weights do not fit.
+            ModelError: The folder holds no model, or its weights or graphs do not fit.
             UsageError: A setting is unknown, or contradicts the saved model.
+            MissingExtraError: The engine's runtime is not installed.
         """
-        model = load(
-            cls,
-            folder,
-            settings,
-            defaults or {},
-            trainable=trainable,
-            candidate_folder=candidate_folder,
-        )
+        if choose_engine(folder, engine) == "torch":
+            model = load(
+                cls,
+                folder,
+                settings,
+                defaults or {},
+                trainable=trainable,
+                candidate_folder=candidate_folder,
+            )
+            model.place(device, dtype)
+        else:
+            require_free(folder, candidate_folder)
+            model = open_export(cls, folder, settings, device=device, dtype=dtype)
         model.path = folder.absolute() if is_own and candidate_folder is None else None
-        model.place(device, dtype)
         if batch_tokens is not None:
             model.batch_tokens = batch_tokens
         return cast("Self", model.eval())

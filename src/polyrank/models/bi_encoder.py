@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -15,6 +15,7 @@ from polyrank.models.heads import PairClassifier
 from polyrank.models.inputs import Pair
 from polyrank.models.pooling import reduce
 from polyrank.models.two_tower import TwoTower, different
+from polyrank.tokens.batching import Batch
 from polyrank.tokens.tokenizer import TextTokenizer
 
 AT_ONCE = 4096
@@ -51,6 +52,7 @@ class BiEncoder(TwoTower):
         self.config = config
         super().__init__(backbone, tokenizer, candidate_backbone, candidate_tokenizer)
         self.classifier: PairClassifier | None = None
+        self._classes: ClassifierConfig | None = None
 
     def context_vectors(self, outputs: Tensor, mask: Tensor) -> Tensor:
         """The one reduction of the outputs: (B, T, h) → (B, 1, h)."""
@@ -63,29 +65,37 @@ class BiEncoder(TwoTower):
     @property
     def classifier_config(self) -> ClassifierConfig | None:
         """The settings of the classes; None without a classifier."""
-        return None if self.classifier is None else self.classifier.config
+        return self._classes
 
     def take_classifier(self, config: ClassifierConfig) -> None:
         """Add a classifier of these classes, without weights yet."""
         parts = config.concatenation or "u,v,|u-v|"
         self.classifier = PairClassifier(self.dimension, config.classes, parts).to(self.device)
+        self._classes = self.classifier.config
 
     def drop_classifier(self) -> None:
         """Drop the classifier."""
-        self.classifier = None
+        self.classifier = self._classes = None
 
     def logits_of_pairs(self, pairs: Sequence[Pair], **options: Any) -> Tensor:
         """The logits of the classes of each pair: (n, L). Each text is encoded once per side."""
-        classifier = self.classifier
-        assert classifier is not None
+        classify = self.reader("classifier")
         firsts, first_places = different(key_of(context) for context, _ in pairs)
         seconds, second_places = different(text for _, text in pairs)
-        u = self.context_outputs(firsts, self.project_contexts, **options)[:, 0]  # (·, d)
-        v = self.candidate_outputs(seconds, self.project_candidates, **options)  # (·, d)
+        u = self.context_outputs(firsts, "context_projected", **options)[:, 0]  # (·, d)
+        v = self.candidate_outputs(seconds, "candidate_projected", **options)  # (·, d)
         logits = []
         with torch.inference_mode():
             for start in range(0, len(pairs), AT_ONCE):
                 left = u[first_places[start:][:AT_ONCE]].to(self.device)
                 right = v[second_places[start:][:AT_ONCE]].to(self.device)
-                logits.append(classifier(left, right).cpu())
-        return torch.cat(logits) if logits else torch.zeros(0, len(classifier.config.classes))
+                logits.append(classify({"u": left, "v": right}).cpu())
+        return torch.cat(logits) if logits else torch.zeros(0, len(self.classes or ()))
+
+    def torch_reader(self, graph: str) -> Callable[[Batch], Tensor]:
+        """What makes vectors of token ids, or the classes' logits of the vectors u and v."""
+        classifier = self.classifier
+        if graph != "classifier":
+            return super().torch_reader(graph)
+        assert classifier is not None
+        return lambda batch: classifier(batch["u"], batch["v"])

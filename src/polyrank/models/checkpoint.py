@@ -10,6 +10,7 @@ import torch
 from polyrank.errors import ModelError
 from polyrank.models.base import Model
 from polyrank.models.bi_encoder import BiEncoder
+from polyrank.models.config import EngineName
 from polyrank.models.cross_encoder import CrossEncoder
 from polyrank.models.description import DESCRIPTION, read_description
 from polyrank.models.loading import needs_new_head, require_same_shape
@@ -35,6 +36,7 @@ def load_model(
     token: str | bool | None = None,
     cache_dir: str | Path | None = None,
     local_files_only: bool = False,
+    engine: EngineName = "auto",
     **settings: Any,
 ) -> Model:
     """The saved model of a folder or hub id, whatever its architecture.
@@ -53,6 +55,8 @@ def load_model(
         token: A token of the hub. By default, that of `hf auth login`.
         cache_dir: Where downloaded files are kept. By default, the hub's own cache.
         local_files_only: Use only what the cache has, and do not ask the hub.
+        engine: What computes: `torch`, or `onnx` and `openvino` for an exported model. `auto` is
+            torch if the folder has weights, otherwise the engine of its graphs.
         **settings: Fields of the architecture's configuration.
 
     Returns:
@@ -61,6 +65,7 @@ def load_model(
     Raises:
         ModelError: There is no model.
         UsageError: A setting contradicts it.
+        MissingExtraError: The engine's runtime is not installed.
     """
     folder = local_folder(
         path,
@@ -82,7 +87,13 @@ def load_model(
     if model_class is not None:
         is_own = Path(path).is_dir()
         model = model_class.from_folder(
-            folder, is_own=is_own, device=device, dtype=dtype, trainable=trainable, **settings
+            folder,
+            is_own=is_own,
+            device=device,
+            dtype=dtype,
+            engine=engine,
+            trainable=trainable,
+            **settings,
         )
         model.hub_id = hub_id(path)
         return model

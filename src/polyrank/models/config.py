@@ -18,6 +18,8 @@ Activation = Literal[
 Similarity = Literal["dot", "cosine"]
 ContextVectors = Literal["learnt", "first", "last", "last_and_first"]
 Attention = Literal["basic", "sqrt"]
+EngineName = Literal["auto", "torch", "onnx", "openvino"]
+"""`torch` runs weights, the others run exported graphs; `auto` runs what the folder has."""
 Task = Literal["rank", "classify", "regress"]
 Concatenation = Literal["u,v", "|u-v|", "u*v", "|u-v|,u*v", "u,v,u*v", "u,v,|u-v|", "u,v,|u-v|,u*v"]
 

@@ -6,7 +6,7 @@ Letters: B pairs of a batch, T tokens, h width of the encoder, n pairs, L labels
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -53,6 +53,7 @@ class CrossEncoder(Model):
         self._classes: ClassifierConfig | None = None
         if config.task == "classify":
             self._classes = ClassifierConfig(classes=tuple(map(str, range(config.num_labels))))
+        self.has_segments = backbone.has_segments
         self.tower = backbone
         self.candidate_tower = None if config.shared_towers else copy.deepcopy(backbone)
         self.head: nn.Module
@@ -125,7 +126,7 @@ class CrossEncoder(Model):
             for first, second in zip(left, right, strict=True)
         ]
         ids = [pair[0] or [self.tokenizer.pad_id] for pair in pairs]
-        return ids, [pair[1] or [0] for pair in pairs] if self.tower.has_segments else None
+        return ids, [pair[1] or [0] for pair in pairs] if self.has_segments else None
 
     def read(
         self, tower: Backbone, candidate_tower: Backbone | None, head: nn.Module, batch: Batch
@@ -238,10 +239,7 @@ class CrossEncoder(Model):
         Returns:
             (n, *shape), float32, on the CPU.
         """
-        head = self.for_inference("head", dtype=torch.float32)
-        names = ["tower"] if self.candidate_tower is None else ["tower", "candidate_tower"]
-        towers: list[Any] = [self.for_inference(name) for name in names]
-        tower, second = towers[0], towers[1] if len(towers) > 1 else None
+        read = self.reader("pair")
         ids, segments = self.encode_pairs([pair[0] for pair in pairs], [pair[1] for pair in pairs])
         outputs = torch.zeros(len(ids), *shape)
         described = "Scoring pairs" if show_progress_bar else None
@@ -250,5 +248,13 @@ class CrossEncoder(Model):
         )
         with torch.inference_mode():
             for rows, batch in batches:
-                outputs[rows.cpu()] = self.read(tower, second, head, batch).cpu()
+                outputs[rows.cpu()] = read(batch).cpu()
         return outputs
+
+    def torch_reader(self, graph: str) -> Callable[[Batch], Tensor]:
+        """What makes scores or logits of a batch of pairs."""
+        head = self.for_inference("head", dtype=torch.float32)
+        names = ["tower"] if self.candidate_tower is None else ["tower", "candidate_tower"]
+        towers: list[Any] = [self.for_inference(name) for name in names]
+        tower, second = towers[0], towers[1] if len(towers) > 1 else None
+        return lambda batch: self.read(tower, second, head, batch)

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from polyrank.config import field_types, from_mapping, to_mapping
 from polyrank.errors import ModelError, UsageError, nearest
 from polyrank.models.config import CONFIGS, UNSTATED, ClassifierConfig
+from polyrank.models.engines.record import export_fingerprint, is_export, read_record
 
 DESCRIPTION = "polyrank.json"
 WEIGHTS = "model.safetensors"
@@ -98,6 +99,8 @@ def fingerprint_of(path: Path) -> str:
     described = read_description(path)
     assert described is not None
     config = from_mapping(CONFIGS[described.architecture], described.settings, where=str(path))
+    if is_export(path):
+        return export_fingerprint(identity_of(config), read_record(path))
     try:
         with safe_open(path / WEIGHTS, framework="numpy") as file:
             names = sorted(name for name in file.keys() if not name.startswith(f"{CLASSIFIER}."))  # noqa: SIM118

@@ -42,25 +42,35 @@ def write_folder(
     """
     require_replaceable(path, DESCRIPTION, "a model")
     with replaced_folder(path) as fresh:
-        for name, (encoder, tokenizer) in encoders.items():
-            encoder.config.save_pretrained(fresh / name)
-            tokenizer.save_pretrained(fresh / name)
+        write_encoders(fresh, encoders)
         tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in weights.items()}
         try:
             save_file(tensors, fresh / WEIGHTS, metadata={"format": "pt"})
         except SafetensorError as error:
             raise OSError(str(error)) from error
-        described = {
-            "format": FORMAT,
-            "polyrank_version": __version__,
-            "architecture": description.architecture,
-            "settings": description.settings,
-        }
-        if description.classifier is not None:
-            described["classifier"] = description.classifier
         for name, text in extra.items():
             (fresh / name).write_text(text, encoding="utf-8")
-        (fresh / DESCRIPTION).write_text(json.dumps(described, indent=2) + "\n", encoding="utf-8")
+        write_description(fresh, description)
+
+
+def write_encoders(folder: Path, encoders: Mapping[str, tuple[Any, Any]]) -> None:
+    """Write the description and the tokeniser of each encoder into the folder of its name."""
+    for name, (encoder, tokenizer) in encoders.items():
+        encoder.config.save_pretrained(folder / name)
+        tokenizer.save_pretrained(folder / name)
+
+
+def write_description(folder: Path, description: Description) -> None:
+    """Write `polyrank.json`."""
+    described = {
+        "format": FORMAT,
+        "polyrank_version": __version__,
+        "architecture": description.architecture,
+        "settings": description.settings,
+    }
+    if description.classifier is not None:
+        described["classifier"] = description.classifier
+    (folder / DESCRIPTION).write_text(json.dumps(described, indent=2) + "\n", encoding="utf-8")
 
 
 def read_weights(path: Path) -> dict[str, Tensor]:

@@ -192,13 +192,13 @@ class TokenOrder:
     def __init__(self, context: Tensor, candidate: Tensor) -> None:
         self.shape = context.shape
         found = [torch.nonzero(side.reshape(-1))[:, 0] for side in (context, candidate)]
-        self.counts = [len(side) for side in found]
+        self.counts = [side.shape[0] for side in found]  # not len(): a tracer needs the symbol
         self.order = torch.cat(found)  # (n,)
 
     @property
     def size(self) -> int:
         """The number n of tokens."""
-        return len(self.order)
+        return self.order.shape[0]
 
     def shares(self, first: Backbone, second: Backbone) -> list[tuple[Backbone, int]]:
         """Who reads how many of the tokens."""

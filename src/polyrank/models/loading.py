@@ -5,7 +5,7 @@ Knows the kinds of source, but no architecture by name.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
@@ -331,8 +331,17 @@ def empty_model(
     settings: dict[str, Any],
     *,
     trainable: bool = True,
+    backbone_in: Callable[[Path], Backbone] | None = None,
 ) -> Any:
-    """A model as described, its weights not yet read."""
+    """A model as described, its weights not yet read.
+
+    `backbone_in` makes the encoder that a folder describes; by default one of torch.
+    """
+    if backbone_in is None:
+
+        def backbone_in(described: Path) -> Backbone:
+            return Backbone(build_encoder(described, trainable=trainable))
+
     with torch.random.fork_rng(devices=[]):  # what is drawn here is overwritten
         backbone: Backbone
         tokenizer: TextTokenizer
@@ -340,13 +349,13 @@ def empty_model(
         if is_static(folder):
             backbone, tokenizer = empty_static(described, trainable=trainable)
         else:
-            backbone = Backbone(build_encoder(described, trainable=trainable))
+            backbone = backbone_in(described)
             tokenizer = TextTokenizer(load_tokenizer(described, trainable=trainable))
         if model_class.architecture == "cross" or not has_two_bases(folder):
             config = settle(model_class, inherited, settings, backbone)
             return model_class(backbone, tokenizer, config)
         described = folder / CANDIDATE_FOLDER
-        other = Backbone(build_encoder(described, trainable=trainable))
+        other = backbone_in(described)
         texts = TextTokenizer(load_tokenizer(described, trainable=trainable))
         config = settle(model_class, inherited, settings, backbone, other)
         return model_class(backbone, tokenizer, config, other, texts)

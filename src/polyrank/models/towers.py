@@ -189,21 +189,21 @@ class Towers(Model):
 
         A bi-encoder has m = 1. `options` are those of `context_outputs`.
         """
-        return self.context_outputs(contexts, self.finish_contexts, **options)
+        return self.context_outputs(contexts, "context", **options)
 
     def context_outputs(
         self,
         contexts: Sequence[Context],
-        finish: Finish,
+        graph: str,
         *,
         show_progress_bar: bool = False,
         **options: Any,
     ) -> Tensor:
-        """What `finish` makes of the encoder's outputs of each context.
+        """The vectors of each context.
 
         Args:
             contexts: B contexts.
-            finish: Makes vectors of the outputs of a batch.
+            graph: Which vectors: `context` or `context_projected` (see `engines.record`).
             show_progress_bar: Show the progress of the encoding.
             **options: Those of `fill`.
 
@@ -213,22 +213,21 @@ class Towers(Model):
         described = "Encoding contexts" if show_progress_bar else None
         shape = self.num_vectors, self.dimension
         sequences = self.context_ids(contexts)
-        unit = "contexts"
-        return self.fill("context_tower", sequences, finish, shape, described, unit, **options)
+        return self.fill(graph, sequences, shape, described, "contexts", **options)
 
     def candidate_outputs(
         self,
         candidates: Sequence[Context],
-        finish: Finish,
+        graph: str = "candidate",
         *,
         show_progress_bar: bool = False,
         **options: Any,
     ) -> Tensor:
-        """What `finish` makes of the encoder's outputs of each candidate.
+        """The vector of each candidate.
 
         Args:
             candidates: N candidates.
-            finish: Makes vectors of the outputs of a batch.
+            graph: Which vectors: `candidate` or `candidate_projected` (see `engines.record`).
             show_progress_bar: Show the progress of the encoding.
             **options: Those of `fill`.
 
@@ -236,16 +235,33 @@ class Towers(Model):
             (N, d), float32.
         """
         described = "Encoding candidates" if show_progress_bar else None
-        name = "context_tower" if self.candidate_tower is None else "candidate_tower"
         sequences = self.candidate_ids(candidates)
         shape = (self.dimension,)
-        return self.fill(name, sequences, finish, shape, described, "candidates", **options)
+        return self.fill(graph, sequences, shape, described, "candidates", **options)
+
+    def finish_of(self, graph: str) -> Finish:
+        """What makes the vectors that `graph` names of an encoder's outputs."""
+        return {
+            "context": self.finish_contexts,
+            "context_projected": self.project_contexts,
+            "candidate": self.finish_candidates,
+            "candidate_projected": self.project_candidates,
+        }[graph]
+
+    def tower_of(self, graph: str) -> str:
+        """The name of the encoder that reads the texts of `graph`."""
+        is_context = graph.startswith("context")
+        return "context_tower" if is_context or not self.candidate_tower else "candidate_tower"
+
+    def torch_reader(self, graph: str) -> Callable[[Batch], Tensor]:
+        """What makes vectors of a batch of token ids."""
+        tower, finish = self.for_inference(self.tower_of(graph)), self.finish_of(graph)
+        return lambda batch: finish(tower(batch).float(), batch)
 
     def fill(
         self,
-        tower_name: str,
+        graph: str,
         sequences: Sequence[Sequence[int]],
-        finish: Finish,
         shape: tuple[int, ...],
         described: str | None,
         unit: str,
@@ -253,12 +269,11 @@ class Towers(Model):
         batch_size: int | None = None,
         keep_on_device: bool = False,
     ) -> Tensor:
-        """What `finish` makes of each sequence.
+        """The vectors of each sequence.
 
         Args:
-            tower_name: The encoder that reads the sequences.
+            graph: Which vectors (see `engines.record`).
             sequences: n sequences of token ids.
-            finish: Makes vectors of the outputs of a batch.
             shape: The shape of what it makes of one sequence.
             described: What the progress is called; None shows none.
             unit: What the progress counts.
@@ -268,10 +283,10 @@ class Towers(Model):
         Returns:
             (n, *shape), float32, on the CPU unless it is kept.
         """
-        tower = self.for_inference(tower_name)
+        read = self.reader(graph)
         place = self.device if keep_on_device else torch.device("cpu")
         encoded = torch.zeros(len(sequences), *shape, device=place)
-        is_candidate = tower_name == "candidate_tower"
+        is_candidate = graph.startswith("candidate")
         batches = self.batched(
             sequences,
             description=described,
@@ -281,7 +296,7 @@ class Towers(Model):
         )
         with torch.inference_mode():
             for rows, batch in batches:
-                encoded[rows.to(place)] = finish(tower(batch).float(), batch).to(place)
+                encoded[rows.to(place)] = read(batch).to(place)
         return encoded
 
 

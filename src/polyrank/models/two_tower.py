@@ -147,7 +147,6 @@ class TwoTower(Towers):
         listed, is_one = as_candidates(candidates)
         vectors = self.candidate_outputs(
             listed,
-            self.finish_candidates,
             batch_size=batch_size,
             show_progress_bar=show_progress_bar,
             keep_on_device=keep_on_device,
@@ -191,7 +190,7 @@ class TwoTower(Towers):
             right, one_candidate = as_vectors("candidates", candidates, 2, self.dimension)
         else:
             texts, one_candidate = as_candidates(candidates)
-            right = self.candidate_outputs(texts, self.finish_candidates, **options)  # (N, d)
+            right = self.candidate_outputs(texts, **options)  # (N, d)
         dtype = torch.promote_types(left.dtype, right.dtype)
         scores = self.score_all(left.to(right.device, dtype), right.to(dtype))  # (B, N)
         scores = scores[:, 0] if one_candidate else scores
@@ -211,7 +210,7 @@ class TwoTower(Towers):
         firsts, first_places = different(key_of(context) for context, _ in pairs)
         seconds, second_places = different(text for _, text in pairs)
         left = self.encode_for_scoring(firsts, **options)  # (·, m, d)
-        right = self.candidate_outputs(seconds, self.finish_candidates, **options)  # (·, d)
+        right = self.candidate_outputs(seconds, **options)  # (·, d)
         step = max(GATHERED_NUMBERS // (self.num_vectors * self.dimension), 1)
         scores = [torch.zeros(0)]
         for start in range(0, len(pairs), step):

@@ -13,6 +13,7 @@ from torch import Tensor
 from polyrank.config import require, require_choice, require_whole
 from polyrank.data.candidates import read_ids
 from polyrank.errors import DataError, IndexFolderError
+from polyrank.models.config import EngineName
 from polyrank.models.inputs import Contexts, as_contexts, as_ids
 from polyrank.records import Candidate, Context
 from polyrank.retrieval.bulk.assemble import assemble_folder
@@ -178,6 +179,7 @@ class Index:
         device: str | torch.device = "auto",
         dtype: str | torch.dtype = "auto",
         batch_tokens: int | None = None,
+        engine: EngineName = "auto",
     ) -> Index:
         """Open an index folder; its vectors stay on disk.
 
@@ -187,6 +189,7 @@ class Index:
             device: Where the index's own model computes.
             dtype: Its precision.
             batch_tokens: The most padded tokens of one of its batches.
+            engine: What runs the index's own model, as for `load_model`.
 
         Returns:
             The index.
@@ -196,7 +199,12 @@ class Index:
         """
         folder = Path(os.path.realpath(path))
         plain = read_plain(folder)
-        loading: dict[str, Any] = {"device": device, "dtype": dtype, "batch_tokens": batch_tokens}
+        loading: dict[str, Any] = {
+            "device": device,
+            "dtype": dtype,
+            "batch_tokens": batch_tokens,
+            "engine": engine,
+        }
         if is_remote(plain):
             remote = read_remote(folder, plain)
             model = recorded_model(folder, remote.model, remote.files, model, **loading)

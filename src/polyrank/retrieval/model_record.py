@@ -43,7 +43,7 @@ def recorded_model(
 ) -> VectorModel:
     """The model of an index: `model` if it made the index, or else the index's own.
 
-    `loading` are options of `load_model`: device, dtype, batch_tokens.
+    `loading` are options of `load_model`: device, dtype, batch_tokens, engine.
     Raises UsageError for a model without vectors, and IndexFolderError for a model that did not
     make the index, or if the index's own is missing or damaged.
     """

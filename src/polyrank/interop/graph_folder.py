@@ -1,0 +1,106 @@
+"""Writes an exported model: its graphs by any runtime's exporter, its record, and the check.
+
+Knows what all engines share; the modules of the runtimes know their formats.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+
+import torch
+
+from polyrank.errors import UsageError
+from polyrank.interop.graphs import GraphFile, encoder_shapes, graph_files
+from polyrank.models.base import Model
+from polyrank.models.checkpoint import load_model
+from polyrank.models.engines.record import (
+    ExportRecord,
+    Graph,
+    export_fingerprint,
+    file_records,
+    write_record,
+)
+
+WriteGraph = Callable[[GraphFile, Path], tuple[str, list[str]]]
+"""Writes a graph into a folder, and names its file and all files."""
+
+
+def write_graphs(
+    model: Model,
+    folder: Path,
+    engine: str,
+    write: WriteGraph,
+    *,
+    versions: Mapping[str, str],
+    precision: str = "float32",
+) -> ExportRecord:
+    """Write a model as graphs into an empty folder.
+
+    Args:
+        model: A model as `prepared` gives it.
+        folder: The folder.
+        engine: The engine that runs the graphs.
+        write: Writes one graph.
+        versions: The versions of what writes the graphs.
+        precision: That of the weights in the graphs.
+
+    Returns:
+        What `export.json` says, without a check yet.
+    """
+    model.save_description(folder)
+    graphs, names = {}, []
+    for each in graph_files(model):
+        file, written = write(each, folder)
+        names += written
+        for output in each.outputs:
+            graphs[output] = Graph(file=file, inputs=each.inputs, output=output)
+    record = ExportRecord(
+        engine=engine,
+        precision=precision,
+        graphs=graphs,
+        files=file_records(folder, names),
+        encoders=encoder_shapes(model),
+        fingerprint="",
+        source={"fingerprint": model.fingerprint(), "architecture": model.architecture},
+        versions=dict(versions),
+    )
+    record = replace(record, fingerprint=export_fingerprint(model.identity(), record))
+    write_record(folder, record)
+    return record
+
+
+def prepared(model: Model) -> Model:
+    """The model itself if it can be exported as it is, or its copy on the CPU in float32.
+
+    Raises UsageError for a model that cannot become a graph.
+    """
+    require_exportable(model)
+    is_plain = all(
+        each.device.type == "cpu" and each.dtype == torch.float32 for each in model.parameters()
+    )
+    if is_plain and model.compute_dtype == torch.float32:
+        return model
+    with tempfile.TemporaryDirectory() as place:
+        model.save_copy(Path(place) / "model")
+        copied = load_model(Path(place) / "model", device="cpu", dtype="float32")
+        copied.path, copied.batch_tokens = model.path, model.batch_tokens
+        return copied
+
+
+def require_exportable(model: Model) -> None:
+    """Raise UsageError for a model that cannot become a graph."""
+    model.require_weights("be exported")
+    if model.training:
+        raise UsageError(
+            "The model is in training mode, so its results are not those of inference.",
+            "Call model.eval() when the training is done, then export it.",
+        )
+    if any(tower.is_static for tower in model.towers):
+        raise UsageError(
+            "The model has static embeddings, which look up one vector per token: a graph would "
+            "make them no faster.",
+            "Run it with torch, or export it to another format.",
+        )

@@ -1,0 +1,170 @@
+"""The graphs of a model as modules of torch, for a runtime's own exporter to trace.
+
+Each module takes a batch of token ids as tensors and gives finished results, named as an engine
+asks for them (`models.engines.record`). Encoders that read both sides are traced once. Knows every
+architecture; knows no runtime.
+
+Letters: B texts or pairs, T tokens, m vectors of a context, d dimensions, L classes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from polyrank.models.base import Model
+from polyrank.models.cross_encoder import CrossEncoder
+from polyrank.models.engines.record import EncoderShape
+from polyrank.models.towers import Towers
+
+IDS, MASK, SEGMENTS = "input_ids", "attention_mask", "token_type_ids"
+EXAMPLE_SHAPE = (3, 8)
+"""Rows and tokens of the batch that a tracer gets: neither of them 1, which it would take for a
+constant."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class GraphFile:
+    """One file to write, and the graphs in it."""
+
+    name: str
+    """The name of the file, without its ending."""
+    module: nn.Module
+    """Takes the inputs in their order and gives a tuple of the outputs."""
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    """The name of each result, which is that of its graph."""
+    example: tuple[Tensor, ...]
+    """Inputs to trace with."""
+    dynamic_axes: tuple[tuple[int, ...], ...]
+    """The axes of each input whose sizes may vary."""
+
+
+class TowerGraph(nn.Module):
+    """An encoder with all that makes vectors of its outputs."""
+
+    def __init__(self, model: Towers, graphs: tuple[str, ...]) -> None:
+        super().__init__()
+        self.graphs = graphs
+        self.model = model
+        self.tower = model.get_submodule(model.tower_of(graphs[0]))
+
+    def forward(self, input_ids: Tensor, attention_mask: Tensor) -> tuple[Tensor, ...]:
+        """(B, T), (B, T) → the vectors of each graph."""
+        batch = {IDS: input_ids, MASK: attention_mask}
+        outputs = self.tower(batch)
+        return tuple(self.model.finish_of(graph)(outputs, batch) for graph in self.graphs)
+
+
+class PairGraph(nn.Module):
+    """A cross-encoder: from a pair's tokens to its score or logits."""
+
+    def __init__(self, model: CrossEncoder) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(
+        self, input_ids: Tensor, attention_mask: Tensor, token_type_ids: Tensor | None = None
+    ) -> tuple[Tensor]:
+        """(B, T), (B, T), (B, T) → (B,), or (B, L) for classes."""
+        batch = {IDS: input_ids, MASK: attention_mask}
+        if token_type_ids is not None:
+            batch[SEGMENTS] = token_type_ids
+        model = self.model
+        return (model.read(model.tower, model.candidate_tower, model.head, batch),)
+
+
+class ClassifierGraph(nn.Module):
+    """A bi-encoder's classifier of two vectors."""
+
+    def __init__(self, classifier: nn.Module) -> None:
+        super().__init__()
+        self.classifier = classifier
+
+    def forward(self, u: Tensor, v: Tensor) -> tuple[Tensor]:
+        """(B, d), (B, d) → (B, L)."""
+        return (self.classifier(u, v),)
+
+
+def graph_files(model: Model) -> list[GraphFile]:
+    """What to write for a model, in evaluation mode and float32 on the CPU.
+
+    A bi- or poly-encoder with one encoder becomes one file, with two encoders two files.
+    """
+    if isinstance(model, CrossEncoder):
+        names = (IDS, MASK, SEGMENTS) if takes_segments(model) else (IDS, MASK)
+        return [text_graph("pair", PairGraph(model), names, ("pair",), model)]
+    assert isinstance(model, Towers)
+    kinds = ("", "_projected") if model.classes is not None else ("",)
+    sides = {side: tuple(f"{side}{kind}" for kind in kinds) for side in ("context", "candidate")}
+    if model.candidate_tower is None:
+        sides = {"encoder": sides["context"] + sides["candidate"]}
+    files = [
+        text_graph(name, TowerGraph(model, graphs), (IDS, MASK), graphs, model)
+        for name, graphs in sides.items()
+    ]
+    classifier: Any = getattr(model, "classifier", None)
+    if classifier is not None:
+        vectors = torch.randn(2, EXAMPLE_SHAPE[0], model.dimension)
+        files.append(
+            GraphFile(
+                name="classifier",
+                module=ClassifierGraph(classifier).eval(),
+                inputs=("u", "v"),
+                outputs=("classifier",),
+                example=tuple(vectors),
+                dynamic_axes=((0,), (0,)),
+            )
+        )
+    return files
+
+
+def takes_segments(model: CrossEncoder) -> bool:
+    """Whether the pairs of a cross-encoder are told apart by segments."""
+    return model.reads_texts_apart or model.has_segments
+
+
+def text_graph(
+    name: str, module: nn.Module, inputs: tuple[str, ...], outputs: tuple[str, ...], model: Model
+) -> GraphFile:
+    """A graph that takes token ids."""
+    example = example_batch(model)
+    return GraphFile(
+        name=name,
+        module=module.eval(),
+        inputs=inputs,
+        outputs=outputs,
+        example=tuple(example[each] for each in inputs),
+        dynamic_axes=((0, 1),) * len(inputs),
+    )
+
+
+def example_batch(model: Model) -> Mapping[str, Tensor]:
+    """A batch of texts of which one is padded, and of which each has a second part."""
+    rows, tokens = EXAMPLE_SHAPE
+    ids = model.context_ids(["one text", "another text", "text"])
+    padding = model.tokenizer.padding or 0
+    padded = [(row * tokens)[:tokens] for row in ids]
+    padded[1][tokens - 2 :] = [padding, padding]
+    mask = torch.ones(rows, tokens, dtype=torch.int64)
+    mask[1, tokens - 2 :] = 0
+    segments = torch.zeros(rows, tokens, dtype=torch.int64)
+    segments[:, tokens // 2 :] = 1
+    return {IDS: torch.tensor(padded), MASK: mask, SEGMENTS: segments * mask}
+
+
+def encoder_shapes(model: Model) -> dict[str, EncoderShape]:
+    """What an exported model keeps of its encoders, by the folder that describes each."""
+    return {
+        name: EncoderShape(
+            width=tower.width,
+            max_length=tower.max_length,
+            has_segments=tower.has_segments,
+            first_place=tower.first_place,
+        )
+        for name, tower in zip(model.described_encoders(), model.towers, strict=False)
+    }

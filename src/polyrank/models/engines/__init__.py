@@ -1,0 +1,1 @@
+"""What runs the finished graphs of an exported model instead of torch, one engine per file."""

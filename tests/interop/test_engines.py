@@ -1,0 +1,265 @@
+"""Exported models, run by ONNX Runtime behind the same calls as torch's."""
+
+import json
+import shutil
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import torch
+from exported_models import CASES
+
+from polyrank import BiEncoder, Index, PolyEncoder, load_model
+from polyrank.errors import IndexFolderError, MissingExtraError, ModelError, UsageError
+from polyrank.models.description import fingerprint_of
+from tiny_encoders import LONG, TEXTS
+
+CONTEXTS = [*TEXTS, ["hello", "how do i boot", "with the old kernel"], LONG]
+
+
+@pytest.fixture
+def poly(exported, tmp_path):
+    """A copy of an export that a test may damage."""
+    return shutil.copytree(exported("poly")[1], tmp_path / "poly")
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_scores_are_those_of_torch(case, exported):
+    model, folder = exported(case)
+    run = load_model(folder, device="cpu")
+    assert type(run) is type(model)
+    np.testing.assert_allclose(
+        run.score(CONTEXTS, TEXTS), model.score(CONTEXTS, TEXTS), atol=2e-5, rtol=1e-5
+    )
+    assert [hit.id for hit in run.rank("a file", TEXTS)] == [
+        hit.id for hit in model.rank("a file", TEXTS)
+    ]
+
+
+def test_vectors_are_those_of_torch(exported):
+    model, folder = exported("poly")
+    run = load_model(folder, device="cpu")
+    torch.testing.assert_close(run.encode_contexts(CONTEXTS), model.encode_contexts(CONTEXTS))
+    torch.testing.assert_close(run.encode_candidates(TEXTS), model.encode_candidates(TEXTS))
+
+
+def test_classes_are_those_of_torch(exported):
+    model, folder = exported("classes of two towers")
+    run = load_model(folder, device="cpu")
+    pairs = [(context, text) for context in CONTEXTS for text in TEXTS]
+    assert run.classes == ("no", "maybe", "yes")
+    torch.testing.assert_close(run.class_logits(pairs), model.class_logits(pairs))
+    assert run.classify(pairs) == model.classify(pairs)
+
+
+def test_neither_batches_nor_padding_change_a_score(exported):
+    run = load_model(exported("cross")[1], device="cpu")
+    together = run.score(CONTEXTS, TEXTS)
+    alone = torch.cat([run.score([context], TEXTS) for context in CONTEXTS])
+    torch.testing.assert_close(together, alone, atol=1e-5, rtol=1e-5)
+    one_by_one = run.score(CONTEXTS, TEXTS, batch_size=1)
+    torch.testing.assert_close(together, one_by_one, atol=1e-5, rtol=1e-5)
+
+
+def test_an_engine_keeps_no_weights_and_trains_nothing(exported, tmp_path):
+    run = PolyEncoder.from_pretrained(exported("poly")[1], engine="onnx")
+    assert not list(run.parameters())
+    assert not list(run.modules())[1:]
+    for action in (
+        run.train,
+        lambda: run.save_pretrained(tmp_path / "saved"),
+        lambda: run.push_to_hub("me/mine"),
+        lambda: run.place("cpu", "bfloat16"),
+    ):
+        with pytest.raises(UsageError, match=r"run by the engine onnx.* exported from\."):
+            action()
+    assert not (tmp_path / "saved").exists()
+
+
+def test_an_index_of_an_engine_finds_what_torch_finds(exported, tmp_path):
+    model, folder = exported("poly")
+    run = load_model(folder)
+    texts = [f"{first} {second}" for first in TEXTS for second in TEXTS]
+    Index.build(run, texts, tmp_path / "run")
+    Index.build(model, texts, tmp_path / "torch")
+    opened = Index.open(tmp_path / "run")
+    assert opened.model.engine is not None
+    found = opened.search(CONTEXTS, 5)
+    expected = Index.open(tmp_path / "torch", model).search(CONTEXTS, 5)
+    for one, other in zip(found, expected, strict=True):
+        assert [hit.id for hit in one] == [hit.id for hit in other]
+    with pytest.raises(IndexFolderError, match="made by the model"):
+        Index.open(tmp_path / "torch", run)
+    with pytest.raises(IndexFolderError, match="made by the model"):
+        Index.open(tmp_path / "run", model)
+
+
+def test_the_fingerprint_is_of_graphs_and_settings(exported):
+    model, folder = exported("poly")
+    run = load_model(folder)
+    assert run.fingerprint() == fingerprint_of(folder) != model.fingerprint()
+    shorter = load_model(folder, max_context_length=9)
+    assert shorter.fingerprint() != run.fingerprint()
+    assert shorter.context_ids([LONG]) == [[*run.context_ids([LONG])[0][:8], 3]]
+
+
+def test_a_copy_has_the_settings_it_was_opened_with(exported, tmp_path):
+    shorter = load_model(exported("poly")[1], max_context_length=9)
+    shorter.save_copy(tmp_path / "copy")
+    copied = load_model(tmp_path / "copy")
+    assert copied.config.max_context_length == 9
+    assert copied.fingerprint() == shorter.fingerprint()
+
+
+def test_what_is_built_into_the_graphs_cannot_be_set(exported):
+    with pytest.raises(UsageError, match=r"made with temperature = 1\.0, not 2\.0"):
+        load_model(exported("poly")[1], temperature=2.0)
+
+
+def test_the_engine_must_be_that_of_the_folder(exported, bert, tmp_path):
+    model, folder = exported("poly")
+    with pytest.raises(ModelError, match="exported to onnx, so it has no weights"):
+        load_model(folder, engine="torch")
+    with pytest.raises(ModelError, match="are for the engine onnx, not for openvino"):
+        load_model(folder, engine="openvino")
+    with pytest.raises(UsageError, match="engine 'tensorrt' is unknown"):
+        load_model(folder, engine="tensorrt")
+    with pytest.raises(ModelError, match="poly-encoder, and without weights"):
+        BiEncoder.from_pretrained(folder)
+    model.save_copy(tmp_path / "weights")
+    with pytest.raises(ModelError, match=r"polyrank export .* --to onnx"):
+        load_model(tmp_path / "weights", engine="onnx")
+    assert load_model(tmp_path / "weights", engine="torch").engine is None
+
+
+def test_devices_and_precisions_that_it_does_not_have(exported):
+    folder = exported("poly")[1]
+    with pytest.raises(UsageError, match="cannot compute on the device 'mps'"):
+        load_model(folder, device="mps")
+    with pytest.raises(UsageError, match="not in bfloat16"):
+        load_model(folder, dtype="bfloat16")
+    assert load_model(folder, dtype="float32").compute_dtype == torch.float32
+
+
+def damage_length(folder):
+    graph = folder / "encoder.onnx"
+    graph.write_bytes(graph.read_bytes()[:-100])
+
+
+def damage_byte(folder):
+    graph = folder / "encoder.onnx"
+    content = bytearray(graph.read_bytes())
+    content[-10] ^= 1
+    graph.write_bytes(content)
+
+
+def remove_graph(folder):
+    (folder / "encoder.onnx").unlink()
+
+
+def other_settings(folder):
+    described = json.loads((folder / "polyrank.json").read_text())
+    described["settings"]["temperature"] = 3.0
+    (folder / "polyrank.json").write_text(json.dumps(described))
+
+
+def no_settings(folder):
+    (folder / "polyrank.json").unlink()
+    (folder / "backbone" / "config.json").unlink()
+
+
+def half_a_record(folder):
+    record = folder / "export.json"
+    record.write_text(record.read_text()[:200])
+
+
+def outside(folder):
+    record = json.loads((folder / "export.json").read_text())
+    record["files"]["../encoder.onnx"] = record["files"].pop("encoder.onnx")
+    (folder / "export.json").write_text(json.dumps(record))
+
+
+@pytest.mark.parametrize(
+    ("damage", "words"),
+    [
+        (damage_length, r"has [\d,]+ bytes, expected"),
+        (damage_byte, "is not the one that was exported to this folder"),
+        (remove_graph, "lacks its graph encoder.onnx"),
+        (other_settings, "not those that its graphs were made for"),
+        (half_a_record, "does not describe an exported model"),
+        (outside, "a graph lies in another folder"),
+    ],
+)
+def test_a_damaged_export_is_refused(damage, words, poly):
+    damage(poly)
+    with pytest.raises(ModelError, match=words):
+        load_model(poly)
+
+
+def sealed(folder, change):
+    """Change the record of an export, and make its checksums and its fingerprint fit again."""
+    from dataclasses import replace
+
+    from polyrank.models.description import identity_of
+    from polyrank.models.engines.record import (
+        export_fingerprint,
+        file_records,
+        read_record,
+        write_record,
+    )
+
+    record = replace(read_record(folder), files=file_records(folder, ["encoder.onnx"]))
+    record = change(record)
+    identity = identity_of(load_model_settings(folder))
+    write_record(folder, replace(record, fingerprint=export_fingerprint(identity, record)))
+
+
+def load_model_settings(folder):
+    from polyrank.config import from_mapping
+    from polyrank.models.config import CONFIGS
+    from polyrank.models.description import read_description
+
+    described = read_description(folder)
+    return from_mapping(CONFIGS[described.architecture], described.settings, where="a test")
+
+
+def test_the_graph_of_another_kind_of_model_is_refused(poly, exported):
+    shutil.copy(exported("cross")[1] / "pair.onnx", poly / "encoder.onnx")
+    sealed(poly, lambda record: record)
+    with pytest.raises(ModelError, match="takes attention_mask, input_ids, token_type_ids"):
+        load_model(poly)
+
+
+def test_an_opset_that_the_runtime_lacks_is_refused(poly):
+    import onnx
+
+    graph = onnx.load(poly / "encoder.onnx")
+    graph.opset_import[0].version = 999
+    onnx.save(graph, poly / "encoder.onnx")
+    sealed(poly, lambda record: record)
+    with pytest.raises(ModelError, match=r"ONNX Runtime .* cannot read the graph .*opset"):
+        load_model(poly)
+
+
+def test_no_graph_at_all_is_refused(poly):
+    (poly / "encoder.onnx").write_bytes(b"no graph")
+    sealed(poly, lambda record: record)
+    with pytest.raises(ModelError, match="cannot read the graph"):
+        load_model(poly)
+
+
+def test_a_missing_runtime_is_named(poly, monkeypatch):
+    monkeypatch.setitem(sys.modules, "onnxruntime", None)
+    with pytest.raises(MissingExtraError, match=r'pip install "polyrank\[onnx\]"'):
+        load_model(poly)
+
+
+def test_no_transformers_is_needed(exported):
+    """Nor is the rest of torch's exporter: an engine starts as fast as its runtime."""
+    code = (
+        "import sys; from polyrank import load_model\n"
+        f"load_model({str(exported('poly')[1])!r}).score('a', ['b'])\n"
+        "assert 'transformers' not in sys.modules and 'onnxscript' not in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
