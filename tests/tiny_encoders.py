@@ -1,4 +1,4 @@
-"""Tiny encoders of five families, with seeded random weights and tokenisers built in code.
+"""Tiny encoders of many families, with seeded random weights and tokenisers built in code.
 
 The weights are spread widely, so that different texts get clearly different outputs.
 """
@@ -12,14 +12,22 @@ from transformers import (
     AutoModel,
     BertConfig,
     BertTokenizer,
+    CamembertConfig,
+    DebertaConfig,
+    DebertaV2Config,
     DistilBertConfig,
     DistilBertTokenizer,
     ElectraConfig,
     ElectraTokenizer,
+    Gemma3TextConfig,
+    MistralConfig,
     ModernBertConfig,
+    MPNetConfig,
     PreTrainedTokenizerFast,
+    Qwen3Config,
     RobertaConfig,
     RobertaTokenizer,
+    XLMRobertaConfig,
 )
 
 from polyrank.models.bi_encoder import BiEncoder
@@ -27,6 +35,9 @@ from polyrank.models.cross_encoder import CrossEncoder
 from polyrank.models.poly_encoder import PolyEncoder
 
 FAMILIES = ("bert", "electra", "distilbert", "modernbert", "roberta")
+DECODERS = ("qwen3", "mistral", "gemma3")
+"""Decoders that encode: the first two read forwards only, the last reads both ways."""
+OTHER_FAMILIES = ("xlm-roberta", "camembert", "mpnet", "deberta", "deberta-v2", *DECODERS)
 POSITIONS = 64
 WIDTH = 32
 SPREAD = 0.2
@@ -97,7 +108,57 @@ def modern_tokenizer():
     )
 
 
+TEMPLATES = {
+    "mpnet": ("<s> $A </s>", "<s> $A </s> </s> $B </s>"),
+    "deberta": ("<s> $A </s>", "<s> $A </s> $B:1 </s>:1"),
+    "xlm-roberta": ("<s> $A </s>", "<s> $A </s> </s> $B </s>"),
+    "camembert": ("<s> $A </s>", "<s> $A </s> </s> $B </s>"),
+    "deberta-v2": ("<s> $A </s>", "<s> $A </s> $B:1 </s>:1"),
+    "mistral": ("<s> $A", "<s> $A <s> $B"),
+    "gemma3": ("<s> $A </s>", "<s> $A </s> <s> $B </s>"),
+    "qwen3": ("$A <|end|>", "$A $B <|end|>"),
+}
+"""What each family puts around one text and around two."""
+
+
+def fast_tokenizer(family):
+    """A tokeniser as those of the family: SentencePiece's pieces, or BPE of bytes for Qwen3."""
+    special = ["<s>", "<pad>", "</s>", "<unk>", "<mask>", "<|end|>"]
+    if family == "qwen3":
+        vocabulary, merges = byte_pairs()
+        vocabulary["<|end|>"] = len(vocabulary)
+        tokenizer = Tokenizer(models.BPE(vocabulary, merges))
+        tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+        tokenizer.decoder = decoders.ByteLevel()
+    else:
+        letters = string.ascii_letters + string.digits + string.punctuation
+        pieces = [*special, *(f"▁{word}" for word in WORDS), "▁", *letters]
+        scored = [(piece, -float(len(piece) < 2)) for piece in dict.fromkeys(pieces)]
+        tokenizer = Tokenizer(models.Unigram(scored, unk_id=3))
+        tokenizer.pre_tokenizer = pre_tokenizers.Metaspace()
+        tokenizer.decoder = decoders.Metaspace()
+    single, pair = TEMPLATES[family]
+    known = [(token, tokenizer.token_to_id(token)) for token in ("<s>", "</s>", "<|end|>")]
+    tokenizer.post_processor = TemplateProcessing(single=single, pair=pair, special_tokens=known)
+    tokenizer.add_special_tokens([AddedToken(token) for token in special])
+    named = {"eos_token": "</s>", "unk_token": "<unk>", "pad_token": "<pad>"}
+    if family == "qwen3":  # whose last token is not the end of a text, but the padding
+        named["pad_token"] = "<|end|>"
+    if family == "mistral":
+        named["pad_token"] = "</s>"
+    if family not in DECODERS:
+        named |= {"cls_token": "<s>", "sep_token": "</s>", "mask_token": "<mask>"}
+    return PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer,
+        padding_side="left" if family in DECODERS else "right",
+        model_input_names=["input_ids", "attention_mask"],
+        **named,
+    )
+
+
 def tokenizer_of(family):
+    if family in TEMPLATES:
+        return fast_tokenizer(family)
     if family == "roberta":
         vocabulary, merges = byte_pairs()
         return RobertaTokenizer(vocab=vocabulary, merges=merges)
@@ -128,6 +189,25 @@ def config_of(family, vocab_size):
     if family == "roberta":
         sizes["max_position_embeddings"] = POSITIONS + 2  # the first is at pad_token_id + 1
         return RobertaConfig(**sizes, type_vocab_size=1, pad_token_id=1, bos_token_id=0)
+    if family in DECODERS:
+        return decoder_config(family, sizes)
+    if family in OTHER_FAMILIES:
+        sizes |= {"pad_token_id": 1, "bos_token_id": 0, "eos_token_id": 2}
+        if family in ("xlm-roberta", "camembert", "mpnet"):
+            sizes["max_position_embeddings"] = POSITIONS + 2
+        if family in ("deberta", "deberta-v2"):  # as DeBERTa-v3 has them
+            sizes |= {"relative_attention": True, "pos_att_type": ["p2c", "c2p"]}
+            sizes |= {"position_biased_input": False, "max_relative_positions": -1}
+        if family == "deberta-v2":
+            sizes |= {"share_att_key": True, "norm_rel_ebd": "layer_norm", "position_buckets": 16}
+        classes = {
+            "xlm-roberta": XLMRobertaConfig,
+            "camembert": CamembertConfig,
+            "mpnet": MPNetConfig,
+            "deberta": DebertaConfig,
+            "deberta-v2": DebertaV2Config,
+        }
+        return classes[family](**sizes)
     if family == "distilbert":
         return DistilBertConfig(
             vocab_size=vocab_size,
@@ -141,6 +221,20 @@ def config_of(family, vocab_size):
     specials = {"pad_token_id": 0, "cls_token_id": 2, "sep_token_id": 3}
     specials |= {"bos_token_id": 2, "eos_token_id": 3}
     return ModernBertConfig(**sizes, **specials, initializer_cutoff_factor=2.0)
+
+
+def decoder_config(family, sizes):
+    """Grouped queries with heads of their own width, as Qwen3 and Gemma have."""
+    sizes |= {"num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 16}
+    sizes |= {"pad_token_id": 1, "bos_token_id": 0, "eos_token_id": 2}
+    if family == "qwen3":
+        return Qwen3Config(**sizes, tie_word_embeddings=True)
+    if family == "mistral":
+        return MistralConfig(**sizes, sliding_window=None)
+    layers = {"layer_types": ["sliding_attention", "full_attention"], "sliding_window": 8}
+    return Gemma3TextConfig(
+        **sizes, **layers, use_bidirectional_attention=True, query_pre_attn_scalar=16
+    )
 
 
 def build_encoder_folder(family, folder, seed=0, **sizes):

@@ -22,6 +22,7 @@ from torch import Tensor, nn
 from polyrank.errors import ModelError, UsageError
 from polyrank.models.bert import BERTS, ROBERTAS, VARIANT, Bert, read_config
 from polyrank.models.config import NewEncoderConfig
+from polyrank.storage import read_object
 from polyrank.tokens.batching import Batch
 from polyrank.tokens.saved_tokenizer import read_tokenizer
 from polyrank.tokens.tokenizer import TextTokenizer
@@ -46,9 +47,13 @@ class Backbone(nn.Module):
         self.has_segments = (
             "token_type_ids" in accepted and getattr(config, "type_vocab_size", 0) >= 2
         )
-        self.max_length = max_positions(config)
-        is_roberta = config.model_type in ROBERTAS
-        self.first_place: int = config.pad_token_id + 1 if is_roberta else 0
+        self.first_place = first_place_of(encoder)
+        positions: int | None = getattr(config, "max_position_embeddings", None)
+        self.max_length = None if positions is None else positions - self.first_place
+        self.is_causal = any(getattr(each, "is_causal", False) for each in encoder.modules())
+        """Whether a token's output knows nothing of the tokens after it, as in most decoders."""
+        self.switches = {"use_cache": False} if "use_cache" in accepted else {}
+        """What is switched off: nothing is generated, so that no keys are kept for later."""
 
     def require_sides(self) -> None:
         """Raise UsageError if the encoder cannot read two texts side by side."""
@@ -62,7 +67,8 @@ class Backbone(nn.Module):
 
     def forward(self, batch: Batch) -> Tensor:
         """Token outputs (B, T, h)."""
-        inputs = {"input_ids": batch["input_ids"], "attention_mask": batch.get("attention_mask")}
+        inputs: dict[str, Any] = {"input_ids": batch["input_ids"], **self.switches}
+        inputs["attention_mask"] = batch.get("attention_mask")
         if self.has_segments and "token_type_ids" in batch:
             inputs["token_type_ids"] = batch["token_type_ids"]
         result: Tensor = self.encoder(**inputs).last_hidden_state
@@ -76,12 +82,26 @@ class Tower(NamedTuple):
     tokenizer: TextTokenizer
 
 
-def max_positions(config: Any) -> int | None:
-    """The maximum number of tokens of the encoder; None if it has no limit."""
-    positions: int | None = getattr(config, "max_position_embeddings", None)
-    if positions is None or config.model_type not in ROBERTAS:
-        return positions
-    return positions - config.pad_token_id - 1  # RoBERTa counts positions from pad_token_id + 1
+def first_place_of(encoder: nn.Module) -> int:
+    """The position of a text's first token: 0, but in RoBERTa and its kin the one after padding's.
+
+    These, such as XLM-R, CamemBERT and MPNet, give padding a position of its own.
+    """
+    config: Any = encoder.config
+    if config.model_type in ROBERTAS:
+        return int(config.pad_token_id) + 1
+    for name, module in encoder.named_modules():
+        if name.endswith("position_embeddings") and isinstance(module, nn.Embedding):
+            return 0 if module.padding_idx is None else module.padding_idx + 1
+    return 0
+
+
+def choose_attention(encoder: Any, name: str) -> None:
+    """Compute attention by an implementation of `transformers`; a family without choice stays."""
+    if not hasattr(encoder, "set_attn_implementation"):
+        return
+    with quiet(), contextlib.suppress(ValueError):
+        encoder.set_attn_implementation(name)
 
 
 def load_encoder(folder: Path) -> nn.Module:
@@ -96,6 +116,7 @@ def load_encoder(folder: Path) -> nn.Module:
         )
     from transformers import AutoConfig, AutoModel
 
+    require_text_encoder(folder)
     try:
         config = AutoConfig.from_pretrained(folder, trust_remote_code=False)
         model_class: Any = AutoModel._model_mapping[type(config)]
@@ -133,6 +154,29 @@ def load_encoder(folder: Path) -> nn.Module:
         )
     encoder.eval()
     return encoder
+
+
+def require_text_encoder(folder: Path) -> None:
+    """Raise ModelError for what needs code of its own, or does not encode texts alone."""
+    described = read_object(folder / "config.json")
+    if {"AutoModel", "AutoConfig"} & set(described.get("auto_map") or ()):
+        raise ModelError(
+            f"The encoder in {folder} needs Python code of its own (auto_map in its config.json), "
+            "which polyrank does not run.",
+            "Choose an encoder whose architecture transformers has.",
+        )
+    if described.get("is_encoder_decoder"):
+        raise ModelError(
+            f"The model in {folder} is an encoder with a decoder ({described.get('model_type')}), "
+            "which polyrank cannot use.",
+            "Choose an encoder such as BERT, or a decoder that encodes, such as Qwen3-Embedding.",
+        )
+    if "text_config" in described or "vision_config" in described:
+        raise ModelError(
+            f"The model in {folder} ({described.get('model_type')}) reads more than texts, which "
+            "polyrank cannot use.",
+            "Choose an encoder of texts alone.",
+        )
 
 
 def build_encoder(folder: Path, *, trainable: bool = True) -> nn.Module:

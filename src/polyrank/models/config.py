@@ -152,8 +152,9 @@ class CrossEncoderConfig:
     two texts."""
     num_labels: int = 3
     """The number of classes."""
-    reduction: Literal["first", "mean", "max"] = "first"
-    """How token outputs become one vector."""
+    reduction: Literal["first", "mean", "max", "last"] = "first"
+    """How token outputs become one vector. The default of an encoder that reads forwards only is
+    `last`."""
     head_activation: Activation = "tanh"
     """The activation of the head `pooler`."""
     head_norm: bool = False

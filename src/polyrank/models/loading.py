@@ -380,6 +380,7 @@ def settle(
     """
     name = model_class.architecture
     config = from_mapping(CONFIGS[name], {**inherited, **settings}, where=f"The {name} model")
+    config = fit_reduction(config, backbone, candidate or backbone, {**inherited, **settings})
     limits = (backbone.max_length, (candidate or backbone).max_length)
     rooms = {length: room for length, room in zip(LENGTHS, limits, strict=True) if room is not None}
     for length, room in rooms.items():
@@ -393,6 +394,28 @@ def settle(
         return fit_pair(config, settings, rooms["max_context_length"])
     cut = {length: min(getattr(config, length), room) for length, room in rooms.items()}
     return replace(config, **cut)
+
+
+def fit_reduction(
+    config: Any, backbone: Backbone, candidate: Backbone, chosen: Mapping[str, Any]
+) -> Any:
+    """The settings with a reduction that suits encoders which read forwards only.
+
+    There, the first output knows nothing of the text. Raises UsageError if it was `chosen`.
+    """
+    if config.architecture == "cross" and backbone.is_causal and "reduction" not in chosen:
+        return replace(config, reduction="last")
+    sides = {"reduction": backbone}
+    if config.architecture != "cross":
+        sides["candidate_reduction"] = candidate
+    for name, tower in sides.items():
+        if tower.is_causal and (getattr(config, name) or config.reduction) == "first":
+            raise UsageError(
+                f"{name} is first, but the encoder reads forwards only, so that its first output "
+                "is the same for every text.",
+                f"Choose {name}=last, or mean.",
+            )
+    return config
 
 
 def fit_pair(config: Any, settings: Mapping[str, Any], room: int) -> Any:

@@ -117,6 +117,7 @@ class StaticBackbone(Backbone):
         self.has_segments = False
         self.max_length = None
         self.first_place = 0
+        self.is_causal = False
 
     def forward(self, batch: Batch) -> Tensor:
         """One output per text: (B, 1, h)."""

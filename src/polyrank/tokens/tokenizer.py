@@ -45,10 +45,13 @@ class TextTokenizer:
         if tokenizer.is_fast:
             tokenizer.backend_tokenizer.no_truncation()
             tokenizer.backend_tokenizer.no_padding()
-        self.pad_id: int = tokenizer.pad_token_id if tokenizer.pad_token_id is not None else 0
-        self.separator: list[int] = next(
-            ([i] for i in (tokenizer.sep_token_id, tokenizer.eos_token_id) if i is not None), []
-        )
+        fillers = (tokenizer.pad_token_id, tokenizer.eos_token_id, 0)  # masked, whichever it is
+        self.pad_id: int = next(each for each in fillers if each is not None)
+        ends = (tokenizer.sep_token_id, tokenizer.eos_token_id)
+        known = [[each] for each in ends if each is not None]
+        self.separator: list[int] = known[0] if known else self.encode(["\n"])[0]
+        """What stands between two turns: [SEP], or else the end of a text, or else a new line. It
+        may differ from what stands at the end."""
         self.padding: int | None = self.pad_id
         """What pads the rows of a batch; None if rows follow one another instead."""
         self.single, self.pair = self._probe()
@@ -226,14 +229,16 @@ class TextTokenizer:
         size = len(bare)
         before, after = alone[:start], alone[start + size :]
         single = Template(before, [], after, ([0] * len(before), 0, [], 0, [0] * len(after)))
+        inside = joined[first + size : second]
+        between = inside or self.separator  # else two texts become one
         pair = Template(
             joined[:first],
-            joined[first + size : second],
+            between,
             joined[second + size :],
             (
                 kinds[:first],
                 kinds[first],
-                kinds[first + size : second],
+                kinds[first + size : second] or [kinds[first]] * len(between),
                 kinds[second],
                 kinds[second + size :],
             ),

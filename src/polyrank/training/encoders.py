@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from polyrank.errors import UsageError
+from polyrank.models.backbone import choose_attention
 from polyrank.models.base import Model
 from polyrank.progress import Say, silent
 from polyrank.records import Context, Example
@@ -22,7 +23,8 @@ from polyrank.training.batches import PairBatcher, TextBatcher
 from polyrank.training.config import TrainingConfig
 
 LAYERS = ("encoder.layer", "transformer.layer", "layers", "encoder.layers")
-"""Where the encoders of BERT, ELECTRA and RoBERTa, of DistilBERT and of ModernBERT are stacked."""
+"""Where the encoders of BERT and its kin, of DistilBERT, of ModernBERT and of decoders are
+stacked."""
 TOP = {"top": 1, "top4": 4}
 BERT_STD = 0.52
 """The standard deviation of the outputs of BERT's last layer (bert-base-uncased).
@@ -53,9 +55,7 @@ def prepare(
                 module.p = 0.0 if "attention" in path and "output" not in path else config.dropout
         if model.device.type == "cpu" and not tower.is_static:
             # torch's fused attention is slow in the backward pass on CPUs; see docs/log.md.
-            encoder: Any = tower.encoder
-            if hasattr(encoder, "set_attn_implementation"):  # those of `transformers` have it
-                encoder.set_attn_implementation("eager")
+            choose_attention(tower.encoder, "eager")
     return factors
 
 
@@ -178,8 +178,9 @@ def rescale(model: Model, factors: Sequence[float]) -> None:
             raise unknown(
                 encoder, "the normalisation of its outputs is not known", "rescale_last_layer"
             )
-        for parameter in norm.parameters():
-            parameter.mul_(factor)
+        offset = 1.0 if type(norm).__name__.startswith("Gemma") else 0.0
+        for parameter in norm.parameters():  # Gemma multiplies by 1 + weight
+            parameter.add_(offset).mul_(factor).sub_(offset)
 
 
 def layers_of(encoder: nn.Module, setting: str = "trainable") -> nn.ModuleList:
@@ -196,8 +197,8 @@ def layers_of(encoder: nn.Module, setting: str = "trainable") -> nn.ModuleList:
 
 
 def final_norm(encoder: nn.Module) -> nn.Module | None:
-    """The normalisation after the last layer, where the encoder has one (ModernBERT)."""
-    norm: nn.Module | None = getattr(encoder, "final_norm", None)
+    """The normalisation after the last layer, where the encoder has one: ModernBERT, decoders."""
+    norm: nn.Module | None = getattr(encoder, "final_norm", None) or getattr(encoder, "norm", None)
     return norm
 
 
@@ -211,5 +212,5 @@ def unknown(encoder: nn.Module, why: str, setting: str) -> UsageError:
     kind: Any = encoder.config
     return UsageError(
         f"{setting} cannot be used with an encoder of the type {kind.model_type}: {why}.",
-        f"Leave {setting} out, or use BERT, ELECTRA, RoBERTa, DistilBERT or ModernBERT.",
+        f"Leave {setting} out, or use an encoder whose layers are known, such as BERT.",
     )

@@ -65,6 +65,7 @@ class Pretraining(Objective):
         masking = None
         if examples.masking is not None:
             require_one_base(model)
+            require_both_ways(model)
             masking = Masking(model.tokenizer.pretrained, examples.masking)
         tokens = some_tokens(model, examples if masking is not None else [])
         module = PretrainingModule(
@@ -190,6 +191,17 @@ def require_one_base(model: TwoTower) -> None:
             "cannot both do.",
             "Pre-train each encoder in its own run and join them with candidate_base, or leave "
             "out mlm, next_sentence and next_utterance.",
+        )
+
+
+def require_both_ways(model: TwoTower) -> None:
+    """Raise UsageError for encoders that do not see what comes after a masked token."""
+    if any(tower.is_causal for tower in model.towers):
+        raise UsageError(
+            "The tasks read a pair as one text from both sides, but the encoder reads forwards "
+            "only.",
+            "Choose an encoder that reads both ways, or leave out mlm, next_sentence and "
+            "next_utterance.",
         )
 
 
