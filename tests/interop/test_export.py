@@ -107,7 +107,7 @@ def test_the_command(model, output, capsys):
     assert run(["export", *said], commands()) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[-1] == f'Load it with: SentenceTransformer("{output}")'
-    assert lines[1].startswith("Note: A context there is one text.")
+    assert lines[1].startswith("Note: A context there is one text: join the turns")
     assert run(["export", *said, "--json"], commands()) == 0
     told = json.loads(capsys.readouterr().out)
     assert (told["target"], told["load"]) == (TARGET, f'SentenceTransformer("{output}")')

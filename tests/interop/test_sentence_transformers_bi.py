@@ -6,9 +6,13 @@ import torch
 
 import polyrank
 from polyrank.errors import UsageError
+from polyrank.models.backbone import Backbone
+from polyrank.models.bert import VARIANT, Bert, BertConfig
 from polyrank.models.bi_encoder import BiEncoder
+from polyrank.models.config import DenseLayer
 from polyrank.models.static import from_words
-from tiny_encoders import FAMILIES, LONG, TEXTS, load_variant
+from polyrank.tokens.tokenizer import TextTokenizer
+from tiny_encoders import FAMILIES, LONG, TEXTS, load_variant, tokenizer_of
 
 sentence_transformers = pytest.importorskip("sentence_transformers")
 CPU = {"device": "cpu", "dtype": "float32"}
@@ -19,6 +23,12 @@ def exported(model, path, **settings):
     """What their library loads, bare."""
     polyrank.export(model, path, to="sentence-transformers", **settings)
     return sentence_transformers.SentenceTransformer(str(path), device="cpu")
+
+
+DENSE = (
+    DenseLayer(dimension=12, activation="tanh"),
+    DenseLayer(dimension=10, bias=False, activation="gelu"),
+)
 
 
 def require_equal(theirs, model, texts=ALL):
@@ -46,6 +56,14 @@ def test_vectors_are_equal(family, shared, encoder_folder, tmp_path):
         {"reduction": "max", "projection": 7},
         {"similarity": "dot"},
         {"projection": 40, "similarity": "dot"},
+        {"reduction": "last", "candidate_reduction": "weighted_mean"},
+        {"reduction": "mean_sqrt", "similarity": "dot"},
+        {"truncate_dim": 5},
+        {"truncate_dim": 5, "projection": 9, "similarity": "dot"},
+        {"dense": DENSE},
+        {"dense": DENSE, "projection": 6, "truncate_dim": 4},
+        {"context_prompt": "what is ", "candidate_prompt": "a sign of "},
+        {"context_prompt": "what is ", "candidate_prompt": "yes ", "pool_prompt": False},
         {"context_truncation": "left", "candidate_truncation": "left", "max_context_length": 9},
     ],
 )
@@ -55,6 +73,30 @@ def test_settings_are_kept(settings, bert, tmp_path):
     require_equal(theirs, model)
     assert theirs.similarity_fn_name == model.config.similarity
     assert theirs.get_embedding_dimension() == model.dimension
+
+
+def test_one_encoder_with_two_reductions_and_prompts(bert, tmp_path):
+    settings = {"reduction": "first", "candidate_reduction": "max", "context_prompt": "what is "}
+    model = load_variant("bi", bert, shared_towers=True, **settings)
+    theirs = exported(model, tmp_path / "out")
+    require_equal(theirs, model)
+    assert theirs.prompts["query"] == "what is "
+
+
+def test_one_prompt_for_both_sides_is_the_default(bert, tmp_path):
+    prompts = {"context_prompt": "what is ", "candidate_prompt": "what is "}
+    model = load_variant("bi", bert, shared_towers=True, **prompts)
+    theirs = exported(model, tmp_path / "out")
+    require_equal(theirs, model)
+    np.testing.assert_allclose(theirs.encode(ALL), model.encode_candidates(ALL), atol=1e-5)
+
+
+def test_two_encoders_of_different_kinds(encoder_folder, tmp_path):
+    model = BiEncoder.from_pretrained(
+        encoder_folder("bert"), candidate_base=encoder_folder("roberta"), projection=6, **CPU
+    )
+    theirs = exported(model, tmp_path / "out")
+    require_equal(theirs, model)
 
 
 def test_one_length_is_noted(bert, tmp_path):
@@ -78,6 +120,32 @@ def test_the_candidates_alone(bert, tmp_path):
 def test_a_reduction_that_they_do_not_have_is_refused(bert, tmp_path):
     model = load_variant("bi", bert, reduction="mean_first")
     with pytest.raises(UsageError, match="cannot express reduction = mean_first"):
+        polyrank.export(model, tmp_path / "out", to="sentence-transformers")
+    assert not (tmp_path / "out").exists()
+
+
+def test_an_encoder_that_transformers_does_not_have_is_refused(tmp_path):
+    tokenizer = tokenizer_of("bert")
+    config = BertConfig(
+        model_type=VARIANT,
+        vocab_size=len(tokenizer),
+        hidden_size=16,
+        intermediate_size=24,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        max_position_embeddings=40,
+        type_vocab_size=2,
+        hidden_act="gelu",
+        hidden_dropout_prob=0.0,
+        layer_norm_eps=1e-5,
+        pad_token_id=0,
+        norm_first=True,
+        norm_embeddings=False,
+    )
+    model = BiEncoder(
+        Backbone(Bert(config)), TextTokenizer(tokenizer), polyrank.BiEncoderConfig()
+    ).eval()
+    with pytest.raises(UsageError, match="which does not have this one"):
         polyrank.export(model, tmp_path / "out", to="sentence-transformers")
     assert not (tmp_path / "out").exists()
 

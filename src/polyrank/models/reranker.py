@@ -214,7 +214,7 @@ def of_modules(folder: Path) -> Reranker:
     count = int(described[-1]["out_features"])
     if len(labels) != count:
         labels = tuple(map(str, range(count)))
-    if settings["reduction"] not in REDUCTIONS.values() or (count > 1 and len(dense) == 1):
+    if settings["reduction"] not in ("first", "mean", "max") or (count > 1 and len(dense) == 1):
         raise ModelError(
             f"The head in {folder} pools by {settings['reduction']} and has {len(dense)} dense "
             f"layers for {count} labels, which polyrank does not have.",

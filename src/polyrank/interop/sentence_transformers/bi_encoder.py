@@ -7,39 +7,52 @@ from __future__ import annotations
 
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from polyrank.errors import UsageError
 from polyrank.interop.sentence_transformers.module_folder import (
     Module,
     dense,
+    layer_of,
     normalize,
     pooling,
     router,
     static_embedding,
     transformer,
 )
+from polyrank.models.bert import VARIANT
 from polyrank.models.static import StaticEncoder
 
-POOLING = {"first": "cls", "mean": "mean", "max": "max"}
+POOLING = {
+    "first": "cls",
+    "mean": "mean",
+    "max": "max",
+    "last": "lasttoken",
+    "mean_sqrt": "mean_sqrt_len_tokens",
+    "weighted_mean": "weightedmean",
+}
 """The reductions, by the library's names."""
+CUT = "A dialogue that is too long then loses its newest turns, where the model drops the oldest."
 
 
 def bi_encoder(model: Any) -> tuple[list[Module], list[str]]:
     """The modules of a bi-encoder, and what its folder cannot express.
 
-    Two towers become two routes. Raises UsageError for a reduction that the library does not have.
+    Two encoders, or two reductions of one, become two routes. Raises UsageError for a reduction
+    that the library does not have.
     """
     config, notes = model.config, dialogue_notes(model)
     lengths = config.max_context_length, config.max_candidate_length
     if model.classes is not None:
         notes.append("The classifier is not exported: it reads two vectors, not one text.")
-    if model.candidate_tower is not None:
-        routes = {
-            "query": side(model, "context", lengths[0]),
-            "document": side(model, "candidate", lengths[1]),
-        }
-        return [router(routes)], notes
+    two_reductions = config.candidate_reduction not in (None, config.reduction)
+    if model.candidate_tower is not None or two_reductions:
+        if model.candidate_tower is None:
+            notes.append("The folder holds the encoder twice, once with each reduction.")
+        return [
+            router({"query": side(model, "context"), "document": side(model, "candidate")})
+        ], notes
     if lengths[0] != lengths[1]:
         notes.append(
             "One encoder has one maximum length there. All texts are cut at "
@@ -51,39 +64,64 @@ def bi_encoder(model: Any) -> tuple[list[Module], list[str]]:
 
 def candidates_alone(model: Any) -> tuple[list[Module], list[str]]:
     """The modules that encode a candidate, and what their folder cannot express."""
-    return side(model, "candidate", model.config.max_candidate_length), []
+    return side(model, "candidate"), []
 
 
-def side(model: Any, name: str, max_length: int) -> list[Module]:
-    """The modules of one side, `context` or `candidate`: from a text to what is scored."""
+def side(model: Any, name: str, max_length: int | None = None) -> list[Module]:
+    """The modules of one side, `context` or `candidate`: from a text to what is scored.
+
+    The library cuts vectors after normalising them; as a layer the cut comes before.
+    """
     config = model.config
-    tower = own_or_shared(model, f"{name}_tower")
-    projection = own_or_shared(model, f"{name}_projection")
+    max_length = max_length or getattr(config, f"max_{name}_length")
+    tower = own_or_shared(model, name, "tower")
+    tokenizer = getattr(model, "tokenizer" if name == "context" else "candidate_tokenizer")
+    require_known(tower.encoder)
     if isinstance(tower.encoder, StaticEncoder):
-        modules = [static(model, tower.encoder, max_length)]
+        modules = [static(model, tower.encoder, tokenizer, max_length)]
     else:
-        reduction = pooling_of(config.reduction)
+        reduction = config.candidate_reduction if name == "candidate" else None
         cut = getattr(config, f"{name}_truncation")
         modules = [
             transformer(
                 tower.encoder,
-                model.tokenizer.pretrained,
+                tokenizer.pretrained,
                 max_length,
                 truncation="left" if cut == "left" else "right",
             ),
-            pooling(tower.width, reduction),
+            pooling(
+                tower.width,
+                pooling_of(reduction or config.reduction),
+                include_prompt=config.pool_prompt,
+            ),
         ]
+    width = tower.width
+    for layer in own_or_shared(model, name, "dense") or ():
+        modules.append(layer_of(layer.linear, layer.activation))
+        width = layer.linear.out_features
+    projection = own_or_shared(model, name, "projection")
     if projection is not None:
-        modules.append(dense(projection.weight))
-    if config.similarity == "cosine":
-        modules.append(normalize())
-    return modules
+        modules.append(layer_of(projection))
+        width = projection.out_features
+    if model.dimension < width:
+        modules.append(dense(torch.eye(model.dimension, width)))
+    return [*modules, normalize()] if config.similarity == "cosine" else modules
 
 
-def own_or_shared(model: Any, name: str) -> Any:
-    """A layer of one side: the context's if both sides share it."""
-    own = getattr(model, name)
-    return getattr(model, name.replace("candidate", "context")) if own is None else own
+def own_or_shared(model: Any, side: str, part: str) -> Any:
+    """A part of one side: the context's if both sides share the encoder."""
+    shared = model.candidate_tower is None
+    return getattr(model, f"context_{part}" if shared else f"{side}_{part}")
+
+
+def require_known(encoder: Any) -> None:
+    """Raise UsageError for an encoder that `transformers` does not have."""
+    if encoder.config.model_type == VARIANT:
+        raise UsageError(
+            "sentence-transformers runs encoders of transformers, which does not have this one: a "
+            "BERT with its norms elsewhere.",
+            "Export the model to another format, or use it with polyrank.",
+        )
 
 
 def pooling_of(reduction: str) -> str:
@@ -97,7 +135,7 @@ def pooling_of(reduction: str) -> str:
     return POOLING[reduction]
 
 
-def static(model: Any, encoder: StaticEncoder, max_length: int) -> Module:
+def static(model: Any, encoder: StaticEncoder, tokenizer: Any, max_length: int) -> Module:
     """The vectors of a static encoder, one per token: its weights and its mapping are multiplied
     into them.
 
@@ -109,7 +147,7 @@ def static(model: Any, encoder: StaticEncoder, max_length: int) -> Module:
         vectors = vectors[encoder.mapping]
     if encoder.token_weights is not None:
         vectors = vectors * encoder.token_weights.detach()[:, None]
-    unknown = model.tokenizer.unknown
+    unknown = tokenizer.unknown
     if unknown is not None:
         if model.config.similarity != "cosine":
             raise UsageError(
@@ -119,17 +157,22 @@ def static(model: Any, encoder: StaticEncoder, max_length: int) -> Module:
             )
         vectors = vectors.clone()
         vectors[unknown] = 0
-    return static_embedding(vectors, model.tokenizer.pretrained, max_length)
+    return static_embedding(vectors, tokenizer.pretrained, max_length)
 
 
 def dialogue_notes(model: Any) -> list[str]:
-    """What is different for a context of several turns."""
-    separator = model.tokenizer.pretrained.sep_token or model.tokenizer.pretrained.eos_token
-    if model.config.context_truncation != "by_kind":
-        return []
-    return [
-        "A context there is one text. Join the turns of a dialogue with the tokeniser's separator"
-        + (f" ({separator})" if separator else "")
-        + "; a dialogue that is too long then loses its newest turns, where the model drops the "
-        "oldest."
-    ]
+    """What is different for a context of several turns, and for a candidate that is cut."""
+    config, pretrained = model.config, model.tokenizer.pretrained
+    notes = []
+    separator = config.turn_separator or pretrained.sep_token or pretrained.eos_token
+    if config.context_truncation != "right":
+        notes.append(
+            f"A context there is one text: join the turns of a dialogue with {separator!r}. "
+            + ("" if config.max_turns is None else f"Give only the newest {config.max_turns}. ")
+            + ("" if config.context_truncation == "left" else CUT)
+        )
+    if config.cut_candidate_end:
+        notes.append(
+            "A candidate that is too long keeps its last special token there; the model cuts it."
+        )
+    return [note.strip() for note in notes]

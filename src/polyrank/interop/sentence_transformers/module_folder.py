@@ -55,11 +55,15 @@ def write_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
     save_file(plain, path / WEIGHTS, metadata={"format": "pt"})
 
 
-def write_modules(folder: Path, modules: Sequence[Module]) -> None:
-    """Write `modules.json` and the folder of each module; the first is in the folder itself."""
+def write_modules(folder: Path, modules: Sequence[Module], *, apart: bool = False) -> None:
+    """Write `modules.json` and the folder of each module.
+
+    The first is in the folder itself, unless it is `apart`: a version that does not read
+    `modules.json` then finds no model instead of another one.
+    """
     listed = []
     for number, module in enumerate(modules):
-        place = f"{number}_{module.kind}" if number else ""
+        place = f"{number}_{module.kind}" if number or apart else ""
         (folder / place).mkdir(exist_ok=True)
         module.write(folder / place)
         listed.append({"idx": number, "name": str(number), "path": place, "type": module.type})
@@ -159,6 +163,23 @@ def dense(
         write_tensors(folder, {"linear.weight": weight, **biases})
 
     return Module("Dense", write)
+
+
+def layer_of(linear: Any, activation: Any = None, **names: str) -> Module:
+    """A dense module of a linear layer and the module of its activation."""
+    kind = type(activation)
+    name = IDENTITY if activation is None else f"{kind.__module__}.{kind.__name__}"
+    return dense(linear.weight, linear.bias, name, **names)
+
+
+def layer_norm(norm: Any) -> Module:
+    """A norm of a vector."""
+
+    def write(folder: Path) -> None:
+        write_json(folder / CONFIG, {"dimension": norm.normalized_shape[0]})
+        write_tensors(folder, {"norm.weight": norm.weight, "norm.bias": norm.bias})
+
+    return Module("LayerNorm", write)
 
 
 def normalize() -> Module:

@@ -1,34 +1,58 @@
 """Writes a model as a folder that sentence-transformers loads: its modules, its settings, its card.
 
-Knows which architecture becomes what; `bi_encoder` knows the modules.
+Knows which architecture becomes what; `bi_encoder` and `cross_encoder` know the modules.
 """
 
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
+from polyrank._version import __version__
 from polyrank.errors import UsageError
 from polyrank.export_targets import SentenceTransformersExport
 from polyrank.interop.export import Written
+from polyrank.interop.sentence_transformers import cross_encoder
 from polyrank.interop.sentence_transformers.bi_encoder import bi_encoder, candidates_alone
 from polyrank.interop.sentence_transformers.card import write_card
-from polyrank.interop.sentence_transformers.module_folder import write_json, write_modules
+from polyrank.interop.sentence_transformers.module_folder import (
+    IDENTITY,
+    Module,
+    write_json,
+    write_modules,
+)
 from polyrank.models.hub.card import PLACEHOLDER
 
-USE_BI = """\
-from sentence_transformers import SentenceTransformer
+SETTINGS = "config_sentence_transformers.json"
+NEW_VERSION = ">=5.4"
+"""The versions that read a cross-encoder with modules; earlier ones find no model."""
+CALLS = {
+    "vectors": 'vectors = model.encode(["one answer", "another"])',
+    "both": 'queries = model.encode_query(["a question"])\n'
+    'documents = model.encode_document(["one answer", "another"])\n'
+    "scores = model.similarity(queries, documents)",
+    "pairs": 'scores = model.predict([("a question", "one answer"), ("a question", "another")])',
+}
+"""Python that uses a loaded export."""
 
-model = {load}
-queries = model.encode_query(["a question"])
-documents = model.encode_document(["one answer", "another"])
-scores = model.similarity(queries, documents)"""
-USE_CANDIDATES = """\
-from sentence_transformers import SentenceTransformer
 
-model = {load}
-vectors = model.encode(["one answer", "another"])"""
+class Plan(NamedTuple):
+    """What a model becomes."""
+
+    modules: Sequence[Module]
+    notes: Sequence[str]
+    calls: str
+    """The name of the calls that use it."""
+    settings: dict[str, Any] | None
+    """What describes the whole model; None for a folder of `transformers` alone."""
+    load: str = "SentenceTransformer"
+    """The class that loads it."""
+    arguments: str = ""
+    """Further arguments of the class."""
+    apart: bool = False
+    """Whether the first module has a folder of its own."""
 
 
 def write(model: Any, folder: Path, config: SentenceTransformersExport, path: Path) -> Written:
@@ -36,25 +60,93 @@ def write(model: Any, folder: Path, config: SentenceTransformersExport, path: Pa
 
     Raises UsageError for a model that the library cannot express.
     """
-    if config.only_candidates and model.architecture == "cross":
-        raise UsageError(
-            "A cross-encoder reads a pair of texts at once, so its candidates have no vectors.",
-            "Leave only_candidates out, or export a bi- or poly-encoder.",
+    model.require_weights("be exported")
+    plan = plan_of(with_transformers(model), config)
+    if plan.settings is None:
+        plan.modules[0].write(folder)
+    else:
+        write_modules(folder, plan.modules, apart=plan.apart)
+        write_json(folder / SETTINGS, plan.settings)
+    load = '{}("{}"{})'.format(plan.load, "{}", plan.arguments)
+    use = f"from sentence_transformers import {plan.load}\n\nmodel = {load}\n{CALLS[plan.calls]}"
+    write_card(folder, model, path.name, use.format(PLACEHOLDER), plan.notes)
+    return Written(load=load.format(path), notes=tuple(plan.notes))
+
+
+def plan_of(model: Any, config: SentenceTransformersExport) -> Plan:
+    """What a model becomes. Raises UsageError for what the library cannot express."""
+    if config.only_candidates:
+        if model.architecture == "cross":
+            raise UsageError(
+                "A cross-encoder reads a pair of texts at once, so its candidates have no vectors.",
+                "Leave only_candidates out, or export a bi- or poly-encoder.",
+            )
+        modules, notes = candidates_alone(model)
+        prompts = {"document": model.config.candidate_prompt}
+        return Plan(modules, notes, "vectors", of_vectors(model, prompts, "document"))
+    if model.architecture == "bi":
+        modules, notes = bi_encoder(model)
+        both = model.config.context_prompt, model.config.candidate_prompt
+        prompts = dict(zip(("query", "document"), both, strict=True))
+        default = "document" if both[0] == both[1] else None
+        return Plan(modules, notes, "both", of_vectors(model, prompts, default))
+    if model.architecture == "cross" and cross_encoder.can_be_expressed(model):
+        return plan_of_cross_encoder(model)
+    return plan_of_scorer(model)
+
+
+def plan_of_cross_encoder(model: Any) -> Plan:
+    """A cross-encoder by modules of the library alone."""
+    notes, prompt = cross_encoder.notes_of(model), model.config.context_prompt
+    if cross_encoder.is_classifier(model) and not prompt:
+        modules = [cross_encoder.classifier(model)]
+        return Plan(modules, notes, "pairs", None, "CrossEncoder")
+    notes.append("The folder needs sentence-transformers 5.4 or newer.")
+    modules = cross_encoder.modules(model)
+    return Plan(modules, notes, "pairs", of_pairs(prompt), "CrossEncoder", apart=True)
+
+
+def plan_of_scorer(model: Any) -> Plan:
+    """The whole model as one module, whose class is in polyrank and whose folder is the model's."""
+    module = Module(
+        "PairScorer", model.save_copy, "polyrank.interop.sentence_transformers.pair_scorer"
+    )
+    notes = [
+        "sentence-transformers has no module for this model, so the folder names a class of "
+        "polyrank. Where it is loaded, polyrank must be installed, and trust_remote_code=True "
+        "allows the library to import it; the folder has no code. It is also polyrank's own folder "
+        "of the model."
+    ]
+    if model.architecture == "poly":
+        notes.append(
+            "Its candidates alone are an ordinary SentenceTransformer: export them with "
+            "--only-candidates."
         )
-    if model.architecture != "bi" and not config.only_candidates:
-        raise UsageError(
-            f"sentence-transformers has no {model.architecture}-encoder.",
-            "Export a bi-encoder, or the candidates of a poly-encoder with only_candidates.",
-        )
-    model = with_transformers(model)
-    alone = config.only_candidates
-    modules, notes = candidates_alone(model) if alone else bi_encoder(model)
-    write_modules(folder, modules)
-    write_json(folder / "config_sentence_transformers.json", settings_of(model))
-    load = f'SentenceTransformer("{path}")'
-    use = (USE_CANDIDATES if alone else USE_BI).format(load=load.replace(str(path), PLACEHOLDER))
-    write_card(folder, model, path.name, use, notes)
-    return Written(load=load, notes=tuple(notes))
+    trusting = ", trust_remote_code=True"
+    settings = of_pairs("")
+    settings["requirements"]["polyrank"] = f">={__version__}"
+    return Plan([module], notes, "pairs", settings, "CrossEncoder", trusting)
+
+
+def of_vectors(model: Any, prompts: dict[str, str], default: str | None) -> dict[str, Any]:
+    """The settings of a model that gives vectors; `default` names the prompt of `encode`."""
+    return {
+        "model_type": "SentenceTransformer",
+        "prompts": prompts,
+        "default_prompt_name": default if default and prompts[default] else None,
+        "similarity_fn_name": model.config.similarity,
+    }
+
+
+def of_pairs(prompt: str) -> dict[str, Any]:
+    """The settings of a model that scores pairs; the prompt is put before the first text."""
+    return {
+        "model_type": "CrossEncoder",
+        "prompts": {"context": prompt} if prompt else {},
+        "default_prompt_name": "context" if prompt else None,
+        "activation_fn": IDENTITY,
+        "requirements": {"sentence-transformers": NEW_VERSION},
+    }
 
 
 def with_transformers(model: Any) -> Any:
@@ -72,13 +164,3 @@ def with_transformers(model: Any) -> Any:
         again = load_model(place, device="cpu", dtype="float32")
     again.path = model.path
     return again
-
-
-def settings_of(model: Any) -> dict[str, Any]:
-    """The content of `config_sentence_transformers.json`."""
-    return {
-        "model_type": "SentenceTransformer",
-        "prompts": {"query": "", "document": ""},
-        "default_prompt_name": None,
-        "similarity_fn_name": model.config.similarity,
-    }
