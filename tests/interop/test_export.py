@@ -95,6 +95,12 @@ def test_a_model_in_training_is_refused(model, output, tmp_path):
     assert made.notes[0].startswith("Unfinished training")
 
 
+def test_a_revision_is_for_ids_alone(model, output):
+    with pytest.raises(UsageError, match="has no revision 'v1'"):
+        polyrank.export(model.path, output, to=TARGET, revision="v1")
+    assert not output.exists()
+
+
 def test_what_is_not_a_model_is_refused(bert, output, tmp_path):
     with pytest.raises(ModelError, match="is not a saved model"):
         polyrank.export(bert, output, to=TARGET)

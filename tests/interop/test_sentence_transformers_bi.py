@@ -12,7 +12,15 @@ from polyrank.models.bi_encoder import BiEncoder
 from polyrank.models.config import DenseLayer
 from polyrank.models.static import from_words
 from polyrank.tokens.tokenizer import TextTokenizer
-from tiny_encoders import FAMILIES, LONG, TEXTS, load_variant, tokenizer_of
+from tiny_encoders import (
+    DECODERS,
+    FAMILIES,
+    LONG,
+    OTHER_FAMILIES,
+    TEXTS,
+    load_variant,
+    tokenizer_of,
+)
 
 sentence_transformers = pytest.importorskip("sentence_transformers")
 CPU = {"device": "cpu", "dtype": "float32"}
@@ -39,11 +47,13 @@ def require_equal(theirs, model, texts=ALL):
         np.testing.assert_allclose(encode(texts), expected.numpy(), atol=1e-5)
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", [*FAMILIES, *OTHER_FAMILIES])
 @pytest.mark.parametrize("shared", [True, False])
 def test_vectors_are_equal(family, shared, encoder_folder, tmp_path):
-    lengths = {} if shared else {"max_context_length": 20}
-    model = load_variant("bi", encoder_folder(family), shared_towers=shared, **lengths)
+    settings = {} if shared else {"max_context_length": 20}
+    if family in DECODERS:
+        settings |= {"reduction": "last", "context_prompt": "what is "}
+    model = load_variant("bi", encoder_folder(family), shared_towers=shared, **settings)
     theirs = exported(model, tmp_path / "out")
     require_equal(theirs, model)
     assert theirs.similarity_fn_name == "cosine"

@@ -182,7 +182,16 @@ def test_an_encoder_with_weights_of_other_shapes(own_bert):
         BiEncoder.from_pretrained(own_bert)
 
 
-@pytest.mark.parametrize("text", ["{", "{}", '{"model_type": "nonesuch"}'])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "{",
+        "{}",
+        '{"model_type": "nonesuch"}',
+        '{"model_type": "bert", "hidden_size": "wide"}',
+        '{"model_type": "modernbert", "classifier_pooling": "max"}',
+    ],
+)
 def test_an_encoder_with_a_broken_description(own_bert, text):
     (own_bert / "config.json").write_text(text)
     with pytest.raises(ModelError, match=r"The encoder in .* could not be loaded"):

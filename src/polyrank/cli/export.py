@@ -24,6 +24,11 @@ class ExportOptions(Options):
     )
     to: str = option(help=f"The format: {', '.join(TARGETS)}.")
     output: Path = option(help="The folder for the export; an earlier export there is replaced.")
+    revision: str | None = option(
+        None,
+        help="The branch, tag or commit of a model that is given by its id on the hub. By default, "
+        "main.",
+    )
     settings: dict[str, Any] = any_of({name: one.config() for name, one in TARGETS.items()})
 
     def __post_init__(self) -> None:
@@ -47,7 +52,9 @@ def export(options: ExportOptions, output: Output) -> None:
 
     from polyrank.interop.export import export as write
 
-    made = write(options.model, options.output, to=options.to, **settings)
+    made = write(
+        options.model, options.output, to=options.to, revision=options.revision, **settings
+    )
     output.say(f"{options.output}, for {options.to}, {span(output.seconds)}")
     for note in made.notes:
         output.say(f"Note: {note}")

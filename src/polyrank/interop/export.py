@@ -49,7 +49,14 @@ class ExportResult(Written):
     """Its format."""
 
 
-def export(model: Model | str | Path, path: str | Path, to: str, **settings: Any) -> ExportResult:
+def export(
+    model: Model | str | Path,
+    path: str | Path,
+    to: str,
+    *,
+    revision: str | None = None,
+    **settings: Any,
+) -> ExportResult:
     """Write a model as a folder that another project loads.
 
     The folder is written beside `path` and renamed into place. An earlier export is replaced,
@@ -59,6 +66,7 @@ def export(model: Model | str | Path, path: str | Path, to: str, **settings: Any
         model: A model, or the folder or hub id of a saved one.
         path: The new folder.
         to: The format: `sentence-transformers`.
+        revision: The branch, tag or commit of a model that is given by its id on the hub.
         **settings: The settings of the format, such as `only_candidates=True`.
 
     Returns:
@@ -77,7 +85,7 @@ def export(model: Model | str | Path, path: str | Path, to: str, **settings: Any
     notes: tuple[str, ...] = ()
     if isinstance(model, (str, os.PathLike)):
         notes = notes_on_training(Path(model))
-        model = opened(model)
+        model = opened(model, revision)
     writer = importlib.import_module(target.home)
     with replaced_folder(path) as fresh:
         written: Written = writer.write(model, fresh, config, path)
@@ -100,11 +108,11 @@ def export(model: Model | str | Path, path: str | Path, to: str, **settings: Any
     )
 
 
-def opened(source: Any) -> Model:
+def opened(source: str | Path | os.PathLike[str], revision: str | None) -> Model:
     """The saved model of a folder or hub id, on the CPU in float32."""
     from polyrank.models.checkpoint import load_model
 
-    return load_model(source, device="cpu", dtype="float32")
+    return load_model(Path(source), device="cpu", dtype="float32", revision=revision)
 
 
 def notes_on_training(source: Path) -> tuple[str, ...]:

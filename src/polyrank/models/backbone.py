@@ -114,6 +114,7 @@ def load_encoder(folder: Path) -> nn.Module:
             f"The folder {folder} is not a model: it has no config.json.",
             "Give the folder of a saved polyrank model or encoder, or a hub id.",
         )
+    from huggingface_hub.errors import StrictDataclassError
     from transformers import AutoConfig, AutoModel
 
     require_text_encoder(folder)
@@ -130,8 +131,16 @@ def load_encoder(folder: Path) -> nn.Module:
                 ignore_mismatched_sizes=True,  # refused below, by name
                 **without_pooling(model_class),
             )
-    except (OSError, ValueError, KeyError, RuntimeError, SafetensorError) as error:
-        reason = str(error).strip().split("\n")[0].rstrip(".") or type(error).__name__
+    except (
+        OSError,
+        ValueError,
+        KeyError,
+        RuntimeError,
+        SafetensorError,
+        StrictDataclassError,  # a value that config.json cannot have
+    ) as error:
+        reason = str(error.__cause__ if isinstance(error, StrictDataclassError) else error)
+        reason = reason.strip().split("\n")[0].rstrip(".") or type(error).__name__
         raise ModelError(
             f"The encoder in {folder} could not be loaded: {reason}.",
             "Give an encoder with config.json, its tokeniser and model.safetensors. If it has only "
@@ -191,6 +200,7 @@ def build_encoder(folder: Path, *, trainable: bool = True) -> nn.Module:
             return Bert(described).eval()
     if described is not None and described.model_type == VARIANT:
         return Bert(described).eval()
+    from huggingface_hub.errors import StrictDataclassError
     from transformers import AutoConfig, AutoModel
 
     try:
@@ -199,7 +209,7 @@ def build_encoder(folder: Path, *, trainable: bool = True) -> nn.Module:
         encoder = AutoModel.from_config(
             config, dtype=torch.float32, trust_remote_code=False, **without_pooling(model_class)
         )
-    except (OSError, ValueError, KeyError) as error:
+    except (OSError, ValueError, KeyError, StrictDataclassError) as error:
         raise ModelError(
             f"The encoder's description in {folder} cannot be used: {str(error).splitlines()[0]}.",
             "Save the model again, or download the folder again.",
