@@ -28,9 +28,13 @@ class FakeTwoTower:
         rows = [torch.stack([vector(str(c)), vector(f"{c}'")]) for c in contexts]
         return torch.stack(rows)
 
-    def encode_candidates(self, texts: Sequence[str], *, show_progress_bar: bool = False) -> Tensor:
+    def encode_candidates_for_scoring(
+        self, texts: Sequence[str], *, show_progress_bar: bool = False
+    ) -> Tensor:
         self.encoded.update(texts)
         return torch.stack([vector(text) for text in texts])
+
+    encode_candidates = encode_candidates_for_scoring
 
     def score_all(self, contexts: Tensor, candidates: Tensor) -> Tensor:
         return torch.einsum("bmd,nd->bmn", contexts, candidates).amax(1)

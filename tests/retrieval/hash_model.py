@@ -36,10 +36,12 @@ class HashModel:
         generator = np.random.default_rng(int.from_bytes(seed, "little"))
         return generator.standard_normal(self.dimension).astype(np.float32)
 
-    def encode_candidates(self, texts):
+    def encode_candidates_for_scoring(self, texts):
         self.before_block()
         self.encoded += len(texts)
         return torch.from_numpy(np.stack([self.vector(text) for text in texts]))
+
+    encode_candidates = encode_candidates_for_scoring
 
     def encode_for_scoring(self, contexts):
         rows = [[self.vector(f"{i} {c}") for i in range(self.num_vectors)] for c in contexts]

@@ -156,7 +156,7 @@ def vector_asker(
     model: TwoTowerRanker, candidate_texts: Sequence[str], size: int
 ) -> Callable[[Context], object]:
     """The asker of a model with candidate vectors."""
-    vectors = model.encode_candidates(candidate_texts[: min(ENCODED_TEXTS, size)])
+    vectors = model.encode_candidates_for_scoring(candidate_texts[: min(ENCODED_TEXTS, size)])
     repeated = vectors.repeat(-(-size // len(vectors)), 1)[:size].contiguous()  # (N, d)
     searchable = model if isinstance(model, SearchableRanker) else None
     on_gpu = searchable is not None and searchable.device.type == "cuda"

@@ -41,7 +41,9 @@ class TwoTowerRanker(Protocol):
         """(B, m, d)."""
         ...
 
-    def encode_candidates(self, texts: Sequence[str], *, show_progress_bar: bool = False) -> Tensor:
+    def encode_candidates_for_scoring(
+        self, texts: Sequence[str], *, show_progress_bar: bool = False
+    ) -> Tensor:
         """(N, d)."""
         ...
 
@@ -253,7 +255,7 @@ def score_vectors(
     context_vectors = model.encode_for_scoring(
         unique_contexts, show_progress_bar=show_progress_bar
     )  # (·, m, d)
-    candidate_vectors = model.encode_candidates(
+    candidate_vectors = model.encode_candidates_for_scoring(
         unique_texts, show_progress_bar=show_progress_bar
     )  # (N, d)
     counts = [len(texts) for texts in candidates]

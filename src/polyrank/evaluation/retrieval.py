@@ -113,7 +113,7 @@ def search_vectors(
 ) -> list[list[str]]:
     """The ids of the best k documents for each context, by exact search in memory."""
     ordered = sorted(corpus, key=lambda each: each.id)  # of equal scores the larger row comes first
-    vectors = model.encode_candidates(
+    vectors = model.encode_candidates_for_scoring(
         [each.text for each in ordered], show_progress_bar=show_progress_bar
     )
     encoded = model.encode_for_scoring(contexts, show_progress_bar=show_progress_bar)

@@ -99,7 +99,9 @@ def graph_files(model: Model) -> list[GraphFile]:
         names = (IDS, MASK, SEGMENTS) if takes_segments(model) else (IDS, MASK)
         return [text_graph("pair", PairGraph(model), names, ("pair",), model)]
     assert isinstance(model, Towers)
-    kinds = ("", "_projected") if model.classes is not None else ("",)
+    kinds = (
+        ("", "_projected") if model.classes is not None or not model.gives_unit_length else ("",)
+    )
     sides = {side: tuple(f"{side}{kind}" for kind in kinds) for side in ("context", "candidate")}
     if model.candidate_tower is None:
         sides = {"encoder": sides["context"] + sides["candidate"]}

@@ -16,6 +16,7 @@ from polyrank.models.description import DESCRIPTION, read_description
 from polyrank.models.loading import needs_new_head, require_same_shape
 from polyrank.models.poly_encoder import PolyEncoder
 from polyrank.models.reranker import read_reranker
+from polyrank.models.sentence_transformers import is_sentence_transformer
 from polyrank.models.source import hub_id, local_folder
 from polyrank.models.static import is_static
 
@@ -82,7 +83,7 @@ def load_model(
             require_same_shape(folder, description.settings, settings)
     elif not is_static(folder) and read_reranker(folder) is not None:
         model_class = CrossEncoder
-    elif (folder / "modules.json").is_file() or is_static(folder):
+    elif is_sentence_transformer(folder) or is_static(folder):
         model_class = BiEncoder
     if model_class is not None:
         is_own = Path(path).is_dir()

@@ -99,6 +99,10 @@ class BiEncoderConfig(TwoTowerConfig):
 
     architecture: ClassVar[str] = "bi"
 
+    unit_length: bool = field(default=True, metadata={"fixed": True})
+    """With similarity = cosine, whether `encode_contexts` and `encode_candidates` give vectors of
+    unit length. A sentence-transformers model without Normalize does not. Scores are the same."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class PolyEncoderConfig(TwoTowerConfig):
@@ -213,6 +217,7 @@ UNSTATED: dict[str, Any] = {
     "cut_candidate_end": False,
     "turn_separator": None,
     "max_turns": None,
+    "unit_length": True,
 }
 """The values of newer settings for saved models whose description does not name them."""
 

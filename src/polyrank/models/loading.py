@@ -20,7 +20,6 @@ from polyrank.models.backbone import (
     Backbone,
     Tower,
     build_encoder,
-    load_encoder,
     load_tokenizer,
 )
 from polyrank.models.config import CONFIGS, ClassifierConfig
@@ -31,7 +30,7 @@ from polyrank.models.folder import (
     read_weights,
 )
 from polyrank.models.reranker import take_head
-from polyrank.models.sentence_transformers import Taken, read_folder
+from polyrank.models.sentence_transformers import read_folder
 from polyrank.models.source import local_folder
 from polyrank.models.static import (
     empty_static,
@@ -41,6 +40,7 @@ from polyrank.models.static import (
     require_average,
     static_settings,
 )
+from polyrank.models.taken_over import require_apart, take_over
 from polyrank.models.two_bases import joined_settings, read_tower, require_bare, require_two
 from polyrank.tokens.tokenizer import TextTokenizer
 
@@ -125,11 +125,12 @@ def inherit(architecture: str, folder: Path, defaults: Mapping[str, Any]) -> dic
     description = read_description(folder)
     if description is None and is_static(folder):
         brought = static_settings(folder)
-    elif description is None and architecture == "cross":
-        brought = reading_of(folder)  # the pooling of single texts is not that of pairs
     elif description is None:
         taken = read_folder(folder)
         brought = {} if taken is None else taken.settings
+        if architecture == "cross":  # the pooling of single texts is not that of pairs
+            brought = {name: brought[name] for name in PROMPTS if name in brought}
+            brought |= reading_of(folder)
     else:
         brought = description.settings
         defaults = {name: value for name, value in defaults.items() if name not in SHAPING}
@@ -144,21 +145,23 @@ def from_encoder(
     model_class: Any, folder: Path, inherited: dict[str, Any], settings: dict[str, Any]
 ) -> Any:
     """A new model around an encoder, that of a sentence-transformers folder for instance."""
-    backbone: Backbone
-    tokenizer: TextTokenizer
-    taken = None
     if is_static(folder):
         backbone, tokenizer = load_static(folder)
+        config = settle(model_class, inherited, settings, backbone)
+        return model_class(backbone, tokenizer, config)
+    taken = read_folder(folder)
+    context, is_cross = read_tower(folder, "context"), model_class.architecture == "cross"
+    if taken is not None and taken.has_two_sides and not is_cross:
+        require_apart(folder, settings)
+        inherited = {**inherited, "shared_towers": False}
+    if taken is not None and taken.candidate_encoder and not is_cross:
+        candidate = read_tower(folder, "candidate")
+        model = from_towers(model_class, context, candidate, inherited, settings)
     else:
-        taken = read_folder(folder)
-        encoder = folder if taken is None else taken.encoder
-        backbone = Backbone(load_encoder(encoder))
-        tokenizer = TextTokenizer(load_tokenizer(encoder))
-    config = settle(model_class, inherited, settings, backbone)
-    model = model_class(backbone, tokenizer, config)
-    take_projection(model, taken)
-    model.initialise()
-    if config.architecture == "cross":
+        model = model_class(*context, settle(model_class, inherited, settings, context.backbone))
+        model.initialise()
+    take_over(model, taken, settings)
+    if is_cross:
         take_reranker(model, folder)
     return model
 
@@ -432,18 +435,3 @@ def fit_pair(config: Any, settings: Mapping[str, Any], room: int) -> Any:
         )
     context = max(round(room * context / (context + candidate)), 1)
     return replace(config, max_context_length=context, max_candidate_length=room - context)
-
-
-def take_projection(model: Any, taken: Taken | None) -> None:
-    """Put the weights of a sentence-transformers dense layer into the model's projections."""
-    if taken is None or taken.projection is None:
-        return
-    names = ("context_projection", "candidate_projection")
-    projections = [getattr(model, name, None) for name in names]
-    if projections[0] is None or model.config.projection != taken.settings["projection"]:
-        return
-    weights = read_weights(taken.projection)
-    for projection in projections:
-        if projection is not None:
-            weight = {"weight": weights["linear.weight"]} if "linear.weight" in weights else {}
-            fit_weights(projection, weight, taken.projection)

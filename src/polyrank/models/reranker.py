@@ -19,8 +19,8 @@ from polyrank.models.bert import ROBERTAS
 from polyrank.models.description import DESCRIPTION
 from polyrank.models.folder import fit_weights, read_tensors
 from polyrank.models.heads import ACTIVATIONS
-from polyrank.models.sentence_transformers import (
-    is_cross_encoder,
+from polyrank.models.sentence_transformers import is_cross_encoder
+from polyrank.models.sentence_transformers_modules import (
     read_json,
     read_length,
     read_modules,
@@ -198,7 +198,7 @@ def of_modules(folder: Path) -> Reranker:
         )
     settings: dict[str, Any] = {
         "head": "linear",
-        "reduction": read_pooling(places["Pooling"] / "config.json"),
+        "reduction": read_pooling(places["Pooling"] / "config.json")[0],
     }
     parts = [Part(dense[-1], "linear", "out")]
     if len(dense) == 2:

@@ -1,36 +1,71 @@
-"""Reads a folder saved by sentence-transformers: where its encoder is and how it pools.
+"""Reads a folder saved by sentence-transformers: its encoders, and all that its vectors depend on.
 
-Reads the formats of versions 5.x and 6.x. Of our models it knows only the names of their settings.
+Reads the formats of versions 5.x and 6.x. What polyrank cannot compute is refused by name. Of our
+models it knows only the names of their settings; `sentence_transformers_modules` reads one module.
 """
 
 from __future__ import annotations
 
-import json
+import ast
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from polyrank.errors import ModelError
+from polyrank.models.sentence_transformers_modules import (
+    Module,
+    Side,
+    module_at,
+    read_json,
+    read_known,
+    read_modules,
+    read_side,
+    refusal,
+)
 from polyrank.storage import read_object
 
-REDUCTIONS = {"cls": "first", "mean": "mean", "max": "max"}
-LEGACY_REDUCTIONS = {
-    "pooling_mode_cls_token": "cls",
-    "pooling_mode_mean_tokens": "mean",
-    "pooling_mode_max_tokens": "max",
-    "pooling_mode_mean_sqrt_len_tokens": "mean_sqrt_len_tokens",
-    "pooling_mode_weightedmean_tokens": "weightedmean",
-    "pooling_mode_lasttoken": "lasttoken",
-}
+DESCRIPTION = "config_sentence_transformers.json"
+MODULES = "modules.json"
+ROUTERS = ("Router", "Asym")
+OTHER_TYPES = ("SparseEncoder", "MultiVectorEncoder")
 COSINE = {"similarity": "cosine"}
 DOT = {"similarity": "dot", "temperature": 1.0}
+SIDES = {"context": "query", "candidate": "document"}
+"""What sentence-transformers calls the tasks of our two sides."""
+SPARE_PROMPTS = ("passage", "corpus")
+"""Names of prompts of documents that `encode_document` looks up after `document`."""
 
 
 class Taken(NamedTuple):
-    """Where the encoder is, the settings that its score needs, and a dense layer's weights."""
+    """What a folder says: where its encoders are, and the settings of the model."""
 
     encoder: Path
     settings: dict[str, Any]
-    projection: Path | None
+    dense: tuple[Path, ...] = ()
+    """The folders of the weights of the dense layers of contexts and, unless it has its own, of
+    candidates."""
+    candidate_encoder: Path | None = None
+    """The encoder of candidates, if they have another."""
+    candidate_dense: tuple[Path, ...] = ()
+    lower_case: bool = False
+    """Whether texts are brought to lower case before the tokeniser."""
+    note: str = ""
+    """What people should know of how it was read."""
+
+    @property
+    def has_two_sides(self) -> bool:
+        """Whether contexts and candidates have encoders or dense layers of their own."""
+        return self.candidate_encoder is not None or self.dense != self.candidate_dense
+
+
+def is_sentence_transformer(folder: Path) -> bool:
+    """Whether a folder was saved by sentence-transformers as a model that makes vectors."""
+    return (folder / MODULES).is_file() and not is_cross_encoder(folder)
+
+
+def is_cross_encoder(folder: Path) -> bool:
+    """Whether a folder says that it is a cross-encoder's."""
+    return read_object(folder / DESCRIPTION).get("model_type") == "CrossEncoder"
 
 
 def read_folder(folder: Path) -> Taken | None:
@@ -38,113 +73,155 @@ def read_folder(folder: Path) -> Taken | None:
 
     Raises ModelError for modules whose arithmetic polyrank does not have.
     """
-    if not (folder / "modules.json").is_file():
+    if not (folder / MODULES).is_file():
         return None
-    encoder, projection = folder, None
-    settings: dict[str, Any] = {}
-    modules = read_modules(folder / "modules.json")
     if is_cross_encoder(folder):  # its other modules are not of single texts
-        return Taken(folder / str(modules[0]["path"]), {}, None)
-    for module in modules:
-        kind = str(module["type"]).rsplit(".", 1)[-1]
-        place = folder / str(module["path"])
-        if kind == "Transformer":
-            encoder = place
-        elif kind == "Pooling":
-            settings["reduction"] = read_pooling(place / "config.json")
-        elif kind == "Normalize":
-            settings |= COSINE
-        elif kind == "Dense":
-            projection = place
-            settings["projection"] = read_dense(place / "config.json")
-        elif kind != "Dropout":
-            raise ModelError(
-                f"The sentence-transformers folder {folder} has a module {kind}, which polyrank "
-                "cannot take over.",
-                f"Give the folder of its encoder alone, {encoder}.",
-            )
-    if "similarity" not in settings:
-        settings |= read_similarity(folder / "config_sentence_transformers.json")
-    length = read_length(encoder)
-    if length is not None:
-        settings |= {"max_context_length": length, "max_candidate_length": length}
-    return Taken(encoder, settings, projection)
+        first = read_modules(folder / MODULES)[0]
+        return Taken(module_at(folder, first["type"], first["path"]).place, {})
+    require_vectors(folder)
+    context, candidate = (read_side(folder, pipeline(folder, task)) for task in SIDES.values())
+    require_alike(folder, context, candidate)
+    prompts, note = read_prompts(folder)
+    settings = {
+        "reduction": context.reduction,
+        **read_similarity(folder, context.is_normalised),
+        **prompts,
+        "max_context_length": context.lengths["query"],
+        "max_candidate_length": candidate.lengths["document"],
+    }
+    if candidate.reduction != context.reduction:
+        settings["candidate_reduction"] = candidate.reduction
+    if not context.pools_prompt:
+        settings["pool_prompt"] = False
+    if context.dense:
+        settings["dense"] = context.layers
+    for name, side in (("context_truncation", context), ("candidate_truncation", candidate)):
+        if side.truncation == "left":
+            settings[name] = "left"
+    others = candidate.encoder != context.encoder
+    return Taken(
+        context.encoder,
+        settings,
+        context.dense,
+        candidate.encoder if others else None,
+        candidate.dense,
+        context.lower_case,
+        note,
+    )
 
 
-def is_cross_encoder(folder: Path) -> bool:
-    """Whether a folder says that it is a cross-encoder's."""
-    kind = read_object(folder / "config_sentence_transformers.json").get("model_type")
-    return kind == "CrossEncoder"
-
-
-def read_json(path: Path) -> Any:
-    """A JSON file of the folder; raises ModelError if it is missing or broken."""
-    try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+def require_vectors(folder: Path) -> None:
+    """Raise ModelError for a model of sentence-transformers that makes no dense vectors."""
+    kind = read_object(folder / DESCRIPTION).get("model_type")
+    if kind in OTHER_TYPES:
         raise ModelError(
-            f"{path} cannot be read: {error}.", "The folder is incomplete; download it again."
+            f"{folder} holds a {kind} of sentence-transformers, which does not make one dense "
+            "vector per text.",
+            "Use it with sentence-transformers, or give a model of its class SentenceTransformer.",
+        )
+
+
+def require_alike(folder: Path, context: Side, candidate: Side) -> None:
+    """Raise ModelError for sides that differ in more than encoders, lengths and weights."""
+    for name, first, second in (
+        ("dense layers", context.layers, candidate.layers),
+        ("include_prompt", context.pools_prompt, candidate.pools_prompt),
+        ("Normalize", context.is_normalised, candidate.is_normalised),
+        ("do_lower_case", context.lower_case, candidate.lower_case),
+    ):
+        if first != second:
+            raise refusal(f"The routes of queries and documents in {folder} differ in their {name}")
+
+
+def pipeline(folder: Path, task: str) -> list[Module]:
+    """The modules that a text of a task goes through, those of its route in place of a router."""
+    found: list[Module] = []
+    for described in read_modules(folder / MODULES):
+        module = module_at(folder, described["type"], described["path"])
+        found += read_route(module.place, task) if module.kind in ROUTERS else [module]
+    return found
+
+
+def read_route(place: Path, task: str) -> list[Module]:
+    """The modules of the route that a router chooses for texts of a task. Raises ModelError."""
+    file = place / "router_config.json"
+    described = read_json(file if file.is_file() else place / "config.json")
+    try:
+        types, structure = dict(described["types"]), dict(described["structure"])
+        parameters = dict(described.get("parameters") or {})
+        mappings = {
+            ast.literal_eval(key): route
+            for key, route in (parameters.get("route_mappings") or {}).items()
+        }
+        route = route_of(task, mappings, structure)
+        if route is None:
+            raise ModelError(
+                f"The router in {place} has no route for the task {task!r}, only "
+                f"{', '.join(map(repr, structure))}.",
+                f"Give a model with routes for {' and '.join(map(repr, SIDES.values()))}.",
+            )
+        return [module_at(place, types[name], name) for name in structure[route]]
+    except (KeyError, TypeError, ValueError, SyntaxError) as error:
+        raise ModelError(
+            f"{file} does not describe a router: {type(error).__name__}: {error}.",
+            "The folder is damaged; download it again.",
         ) from error
 
 
-def read_modules(path: Path) -> list[dict[str, Any]]:
-    """The modules of the folder, in their order."""
-    modules = read_json(path)
-    if isinstance(modules, list) and all(
-        isinstance(module, dict) and {"type", "path"} <= module.keys() for module in modules
-    ):
-        return modules
-    raise ModelError(
-        f"{path} is not a list of modules with a type and a path.",
-        "The folder is damaged; download it again.",
-    )
+def route_of(task: str, mappings: Mapping[Any, str], structure: Mapping[str, Any]) -> str | None:
+    """The route for texts of a task, in the order in which `Router` looks it up."""
+    for key in ((task, "text"), (task, None), (None, "text"), (None, None)):
+        if key in mappings:
+            return mappings[key]
+    return next((name for name in (task, "text") if name in structure), None)
 
 
-def read_similarity(path: Path) -> dict[str, Any]:
-    """How unnormalised vectors are compared: by cosine, unless the folder says otherwise."""
-    name = read_json(path).get("similarity_fn_name") if path.is_file() else None
-    return DOT if name in ("dot", "dot_score") else COSINE
+def read_similarity(folder: Path, is_normalised: bool) -> dict[str, Any]:
+    """How vectors are compared, whether they have unit length, and where they are cut.
 
-
-def read_pooling(path: Path) -> str:
-    """The reduction that a pooling module's description names."""
-    described = read_json(path)
-    mode = described.get("pooling_mode")
-    modes = (
-        [mode]
-        if isinstance(mode, str)
-        else [name for key, name in LEGACY_REDUCTIONS.items() if described.get(key)]
-    )
-    if len(modes) != 1 or modes[0] not in REDUCTIONS:
-        raise ModelError(
-            f"{path} pools by {' and '.join(modes) or 'nothing'}; polyrank takes over one of "
-            f"{', '.join(REDUCTIONS)}.",
-            "Give the folder of the encoder alone and choose a reduction.",
+    Raises ModelError for what polyrank does not have.
+    """
+    described = read_known(folder / DESCRIPTION)
+    name, dimension = described.get("similarity_fn_name"), described.get("truncate_dim")
+    if name in ("euclidean", "manhattan"):
+        raise refusal(f"{folder} compares vectors by their {name} distance")
+    settings: dict[str, Any] = {} if dimension is None else {"truncate_dim": int(dimension)}
+    if name == "dot" and is_normalised and dimension is not None:
+        raise refusal(
+            f"{folder} cuts vectors to {dimension} numbers after Normalize and compares what is "
+            "left by the dot product"
         )
-    return REDUCTIONS[modes[0]]
+    if name == "dot" and not is_normalised:
+        return {**settings, **DOT}
+    return {**settings, **COSINE} | ({} if is_normalised else {"unit_length": False})
 
 
-def read_dense(path: Path) -> int:
-    """The output dimension of a linear dense module without bias."""
-    described = read_json(path)
-    activation = str(described.get("activation_function", ""))
-    if described.get("bias", True) or not activation.endswith("Identity"):
+def read_prompts(folder: Path) -> tuple[dict[str, str], str]:
+    """The prompts of both sides that are not empty, and a note on prompts that are for neither.
+
+    They are those of `encode_query` and `encode_document`. If neither has one, the default prompt
+    is for both, as in `encode`. Raises ModelError for prompts or a default that are not there.
+    """
+    described = read_known(folder / DESCRIPTION)
+    named, default = described.get("prompts") or {}, described.get("default_prompt_name")
+    if not isinstance(named, dict) or not {default} <= {None, *named, *SIDES.values()}:
         raise ModelError(
-            f"{path} describes a dense layer with a bias or an activation ({activation}), which "
-            "polyrank's projection does not have.",
-            "Give the folder of the encoder alone and train a projection.",
+            f"{folder / DESCRIPTION} has the prompts {named} and the default prompt {default}, "
+            "which is not among them.",
+            "The folder is damaged; download it again.",
         )
-    return int(described["out_features"])
-
-
-def read_length(encoder: Path) -> int | None:
-    """The maximum number of tokens, if stated."""
-    for name, key in (
-        ("sentence_bert_config.json", "max_seq_length"),
-        ("tokenizer_config.json", "model_max_length"),
-    ):
-        path = encoder / name
-        value = read_json(path).get(key) if path.is_file() else None
-        if isinstance(value, int) and value < 1_000_000:
-            return value
-    return None
+    prompts = {str(name): str(text) for name, text in named.items() if text}
+    used = [prompts.get(task, "") for task in SIDES.values()]
+    spare = [name for name in SPARE_PROMPTS if name in prompts and not used[1]]
+    if not any(used):
+        used = [prompts.get(str(default), "")] * 2
+        spare = [] if any(used) else list(prompts)
+    note = ""
+    if spare:
+        note = (
+            f"{folder} has prompts that neither contexts nor candidates get: {', '.join(spare)}. "
+            "encode_query and encode_document of sentence-transformers do not use them either; "
+            "give context_prompt and candidate_prompt if you want them."
+        )
+    names = (f"{side}_prompt" for side in SIDES)
+    return {name: text for name, text in zip(names, used, strict=True) if text}, note

@@ -21,7 +21,8 @@ from torch import Tensor, nn
 from polyrank.errors import ModelError, UsageError
 from polyrank.models.backbone import BACKBONE_FOLDER, Backbone
 from polyrank.models.folder import read_tensors
-from polyrank.models.sentence_transformers import COSINE, read_json, read_modules, read_similarity
+from polyrank.models.sentence_transformers import COSINE, read_prompts, read_similarity
+from polyrank.models.sentence_transformers_modules import read_json, read_modules
 from polyrank.models.word_vectors import read_word_vectors, word_tokenizer
 from polyrank.tokens.batching import Batch
 from polyrank.tokens.saved_tokenizer import read_tokenizer
@@ -160,21 +161,20 @@ def static_settings(source: Path) -> dict[str, Any]:
     """
     if source.is_file():
         return SETTINGS
-    length, similarity = NO_LIMIT, COSINE
     if is_model2vec(source):
         asked = read_json(source / "config.json").get("max_length", MAX_LENGTH)
         length = NO_LIMIT if asked is None else int(asked)
-    else:
-        others = {kind_of(module) for module in read_modules(source / "modules.json")[1:]}
-        if others - {"Normalize"}:
-            raise ModelError(
-                f"The folder {source} has static embeddings and then {', '.join(sorted(others))}, "
-                "which polyrank does not support.",
-                "Give static embeddings alone.",
-            )
-        if not others:
-            similarity = read_similarity(source / "config_sentence_transformers.json")
-    return {**SETTINGS, **similarity, "max_context_length": length, "max_candidate_length": length}
+        return {**SETTINGS, "max_context_length": length, "max_candidate_length": length}
+    others = {kind_of(module) for module in read_modules(source / "modules.json")[1:]}
+    if others - {"Normalize"}:
+        raise ModelError(
+            f"The folder {source} has static embeddings and then {', '.join(sorted(others))}, "
+            "which polyrank does not support.",
+            "Give static embeddings alone.",
+        )
+    brought = {**read_similarity(source, bool(others)), **read_prompts(source)[0]}
+    lengths = {"max_context_length": NO_LIMIT, "max_candidate_length": NO_LIMIT}
+    return {**SETTINGS, **brought, **lengths}
 
 
 def require_average(architecture: str, settings: dict[str, Any], source: Path) -> None:

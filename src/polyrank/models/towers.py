@@ -191,6 +191,20 @@ class Towers(Model):
         """
         return self.context_outputs(contexts, "context", **options)
 
+    def encode_candidates_for_scoring(
+        self, candidates: Sequence[Context], **options: Any
+    ) -> Tensor:
+        """The vector of each candidate for an index and the formula: (N, d).
+
+        `options` are those of `candidate_outputs`.
+        """
+        return self.candidate_outputs(candidates, **options)
+
+    @property
+    def gives_unit_length(self) -> bool:
+        """Whether the vectors that users get are those of the formula."""
+        return getattr(self.config, "unit_length", True) or self.config.similarity != "cosine"
+
     def context_outputs(
         self,
         contexts: Sequence[Context],

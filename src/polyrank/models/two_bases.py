@@ -25,6 +25,7 @@ from polyrank.models.description import read_description
 from polyrank.models.folder import fit_weights, read_weights
 from polyrank.models.sentence_transformers import read_folder
 from polyrank.models.static import is_static
+from polyrank.models.taken_over import in_lower_case
 from polyrank.tokens.tokenizer import TextTokenizer
 
 TOWERS = {
@@ -66,8 +67,13 @@ def read_tower(folder: Path, side: str) -> Tower:
         )
     if read_description(folder) is None:
         taken = read_folder(folder)
-        place = folder if taken is None else taken.encoder
-        return Tower(Backbone(load_encoder(place)), TextTokenizer(load_tokenizer(place)))
+        place, is_lower = folder, False
+        if taken is not None:
+            other = taken.candidate_encoder if side == "candidate" else None
+            place, is_lower = other or taken.encoder, taken.lower_case
+        backbone, pretrained = Backbone(load_encoder(place)), load_tokenizer(place)
+        texts = TextTokenizer(in_lower_case(pretrained) if is_lower else pretrained)
+        return Tower(backbone, texts)
     weights = read_weights(folder)
     found = [each for each in TOWERS[side] if any(name.startswith(each) for name in weights)]
     if not found:
@@ -133,10 +139,9 @@ def require_two(model_class: Any, settings: Mapping[str, Any]) -> None:
 def require_bare(folder: Path, settings: Mapping[str, Any]) -> None:
     """Raise UsageError for a source with layers above its encoder, which would be lost."""
     if read_description(folder) is None and (settings.get("projection") or settings.get("dense")):
-        taken = read_folder(folder)
-        encoder = folder if taken is None else taken.encoder
         raise UsageError(
             f"{folder} has dense layers above its encoder, which a model of two encoders cannot "
             "take over.",
-            f"Give the folder of its encoder alone, {encoder}, and a projection to train.",
+            "Copy the files of its encoder into a folder without modules.json, give that folder, "
+            "and train a projection.",
         )

@@ -12,6 +12,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
+from torch.nn import functional
 
 from polyrank.errors import UsageError
 from polyrank.models.answers import key_of
@@ -80,16 +81,18 @@ class TwoTower(Towers):
 
         Returns:
             float32, (B, d), or (B, m, d) for a poly-encoder; (d,) or (m, d) for one text. With
-            cosine similarity, a bi-encoder's vectors have unit length. If a context has fewer than
-            m vectors, the rest are zeros, which `score` ignores.
+            cosine similarity, a bi-encoder's vectors have unit length, unless it comes from a
+            sentence-transformers model without Normalize. If a context has fewer than m vectors,
+            the rest are zeros, which `score` ignores.
 
         Raises:
             UsageError: `contexts` are not texts, or `batch_size` is below 1.
         """
         require_one_place(convert_to_numpy, keep_on_device)
         listed, is_one = as_contexts(contexts)
-        vectors = self.encode_for_scoring(
+        vectors = self.context_outputs(
             listed,
+            "context" if self.gives_unit_length else "context_projected",
             batch_size=batch_size,
             show_progress_bar=show_progress_bar,
             keep_on_device=keep_on_device,
@@ -138,7 +141,8 @@ class TwoTower(Towers):
             keep_on_device: Keep the vectors on the model's device, not on the CPU.
 
         Returns:
-            float32, (N, d), or (d,) for one text; of unit length with cosine similarity.
+            float32, (N, d), or (d,) for one text; of unit length with cosine similarity, as in
+            `encode_contexts`.
 
         Raises:
             UsageError: `candidates` are not texts, or `batch_size` is below 1.
@@ -147,6 +151,7 @@ class TwoTower(Towers):
         listed, is_one = as_candidates(candidates)
         vectors = self.candidate_outputs(
             listed,
+            "candidate" if self.gives_unit_length else "candidate_projected",
             batch_size=batch_size,
             show_progress_bar=show_progress_bar,
             keep_on_device=keep_on_device,
@@ -182,19 +187,24 @@ class TwoTower(Towers):
         if is_vectors(contexts):
             axes = 3 if self.has_many_vectors else 2
             left, one_context = as_vectors("contexts", contexts, axes, self.dimension)
-            left = left if self.has_many_vectors else left[:, None]
+            left = self.comparable(left if self.has_many_vectors else left[:, None])
         else:
             listed, one_context = as_contexts(contexts)
             left = self.encode_for_scoring(listed, **options)  # (B, m, d)
         if is_vectors(candidates):
             right, one_candidate = as_vectors("candidates", candidates, 2, self.dimension)
+            right = self.comparable(right)
         else:
             texts, one_candidate = as_candidates(candidates)
-            right = self.candidate_outputs(texts, **options)  # (N, d)
+            right = self.encode_candidates_for_scoring(texts, **options)  # (N, d)
         dtype = torch.promote_types(left.dtype, right.dtype)
         scores = self.score_all(left.to(right.device, dtype), right.to(dtype))  # (B, N)
         scores = scores[:, 0] if one_candidate else scores
         return scores[0] if one_context else scores
+
+    def comparable(self, vectors: Tensor) -> Tensor:
+        """What `encode_contexts` or `encode_candidates` gave, as the formula takes it."""
+        return vectors if self.gives_unit_length else functional.normalize(vectors, dim=-1)
 
     def score_all(self, contexts: Tensor, candidates: Tensor) -> Tensor:
         """Every context against every candidate: (B, m, d), (N, d) → (B, N)."""
@@ -210,7 +220,7 @@ class TwoTower(Towers):
         firsts, first_places = different(key_of(context) for context, _ in pairs)
         seconds, second_places = different(text for _, text in pairs)
         left = self.encode_for_scoring(firsts, **options)  # (·, m, d)
-        right = self.candidate_outputs(seconds, **options)  # (·, d)
+        right = self.encode_candidates_for_scoring(seconds, **options)  # (·, d)
         step = max(GATHERED_NUMBERS // (self.num_vectors * self.dimension), 1)
         scores = [torch.zeros(0)]
         for start in range(0, len(pairs), step):

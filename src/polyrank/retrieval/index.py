@@ -277,7 +277,7 @@ class Index:
         Raises UsageError while another process changes the index, StorageError if the disk is
         full.
         """
-        encode = self.model.encode_candidates
+        encode = self.model.encode_candidates_for_scoring
         return self.engine.add(Candidates(candidates), encode, replace=replace)
 
     def delete(self, identifiers: str | Path | Sequence[str]) -> int:

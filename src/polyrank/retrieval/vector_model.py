@@ -40,7 +40,7 @@ class VectorModel(Protocol):
     def fingerprint(self) -> str:
         """A digest of all that defines a score."""
 
-    def encode_candidates(self, texts: Sequence[str]) -> Tensor:
+    def encode_candidates_for_scoring(self, texts: Sequence[str]) -> Tensor:
         """N texts to (N, d), float32, on the CPU."""
 
     def encode_for_scoring(self, contexts: Sequence[Context]) -> Tensor:

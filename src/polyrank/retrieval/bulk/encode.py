@@ -179,7 +179,7 @@ class BulkEncoder:
         shards = self._write_texts(index, fresh)
         rows = sum(shard.rows for shard in shards)
         require_space(fresh, rows, job.storage, job.dimension, shards=shards)
-        encode = self.model.encode_candidates
+        encode = self.model.encode_candidates_for_scoring
         encode_shards(encode, shards, journal, job.layout, job.storage, job.dimension)
         remove_leftovers(shards, fresh, job.storage)
         write_part(fresh, self._finished(index, fresh, shards))

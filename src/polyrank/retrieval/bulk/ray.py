@@ -49,7 +49,7 @@ class CandidateEncoder:
     def __init__(
         self, model: str | Path, *, device: str = "auto", dtype: str = "auto", column: str = "text"
     ) -> None:
-        self.model = load_vector_model(model, device, dtype)
+        self.model: Any = load_vector_model(model, device, dtype)
         self.column = column
 
     def __call__(self, batch: dict[str, Any]) -> dict[str, Any]:

@@ -71,7 +71,7 @@ def build_remote(
         index=index,
     )
     with contextlib.closing(engine):
-        engine.add(candidates, model.encode_candidates, replace=False)
+        engine.add(candidates, model.encode_candidates_for_scoring, replace=False)
         engine.publish(address.collection)
     with replaced_folder(folder) as fresh:
         copy_model(model, fresh, record)

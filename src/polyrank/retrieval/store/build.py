@@ -80,7 +80,9 @@ def build_folder(
             require_unique_ids(shards, candidates)
             rows = sum(shard.rows for shard in shards)
             require_space(fresh, rows, storage, dimension, shards=shards)
-            encode_shards(model.encode_candidates, shards, journal, layout, storage, dimension)
+            encode_shards(
+                model.encode_candidates_for_scoring, shards, journal, layout, storage, dimension
+            )
             remove_leftovers(shards, fresh, storage)
             finish_folder(
                 model,

@@ -262,7 +262,7 @@ class ModelSearch:
         if not positives:
             return hits, None
         places = {text: place for place, text in enumerate(dict.fromkeys(responses))}
-        vectors = model.encode_candidates(list(places))  # (N, d)
+        vectors = model.encode_candidates_for_scoring(list(places))  # (N, d)
         own = vectors[torch.tensor([places[text] for text in responses])]
         scores: list[float] = model.score_each(encoded, own[:, None])[:, 0].tolist()
         return hits, scores
