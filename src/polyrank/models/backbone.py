@@ -10,16 +10,17 @@ Letters: B texts, T tokens, h width of the encoder.
 from __future__ import annotations
 
 import contextlib
+import copy
 import inspect
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple, get_args
 
 import torch
 from safetensors import SafetensorError
 from torch import Tensor, nn
 
-from polyrank.errors import ModelError, UsageError
+from polyrank.errors import ModelError, UsageError, nearest
 from polyrank.models.bert import BERTS, ROBERTAS, VARIANT, Bert, read_config
 from polyrank.models.config import NewEncoderConfig
 from polyrank.storage import read_object
@@ -30,6 +31,13 @@ from polyrank.tokens.tokenizer import TextTokenizer
 BACKBONE_FOLDER = "backbone"
 CANDIDATE_FOLDER = "candidate_backbone"
 """The folder of the candidates' encoder, where it is another than that of the contexts."""
+
+
+WeightsDtype = Literal["float32", "bfloat16", "auto"]
+"""The dtype that an encoder's weights are kept in; `auto` is that of the file."""
+DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
+KEPT = (torch.bfloat16, torch.float16)
+"""The dtypes of weights that are kept to save memory, for inference alone."""
 
 
 class Backbone(nn.Module):
@@ -104,8 +112,29 @@ def choose_attention(encoder: Any, name: str) -> None:
         encoder.set_attn_implementation(name)
 
 
-def load_encoder(folder: Path) -> nn.Module:
-    """Load an encoder with its weights, in float32.
+def twin_of(backbone: Backbone) -> Backbone:
+    """An encoder for the other side that starts alike.
+
+    It is the same one, instead of a copy, if its weights are kept in 16 bits and cannot change.
+    """
+    parameter = next(backbone.parameters())
+    if parameter.dtype in KEPT and not parameter.is_meta:
+        return backbone
+    return copy.deepcopy(backbone)
+
+
+def require_weights_dtype(name: str) -> None:
+    """Raise UsageError for the name of a dtype that weights cannot be kept in."""
+    known = get_args(WeightsDtype)
+    if name not in known:
+        raise UsageError(
+            f"weights_dtype must be one of {', '.join(known)}, got {name!r}.",
+            nearest(str(name), known),
+        )
+
+
+def load_encoder(folder: Path, weights_dtype: str = "float32") -> nn.Module:
+    """Load an encoder with its weights, in a dtype of `WeightsDtype`.
 
     Raises ModelError if there is none, or if weights of the encoder itself are missing.
     """
@@ -125,7 +154,7 @@ def load_encoder(folder: Path) -> nn.Module:
             encoder, report = AutoModel.from_pretrained(
                 folder,
                 config=config,
-                dtype=torch.float32,
+                dtype=DTYPES.get(weights_dtype, "auto"),
                 use_safetensors=True,
                 output_loading_info=True,
                 ignore_mismatched_sizes=True,  # refused below, by name
@@ -161,8 +190,7 @@ def load_encoder(folder: Path) -> nn.Module:
             f"{shorten(missing)}.",
             "The folder is incomplete or its config.json is another model's; download it again.",
         )
-    encoder.eval()
-    return encoder
+    return keep_weights(encoder, encoder.dtype)
 
 
 def require_text_encoder(folder: Path) -> None:
@@ -188,32 +216,44 @@ def require_text_encoder(folder: Path) -> None:
         )
 
 
-def build_encoder(folder: Path, *, trainable: bool = True) -> nn.Module:
+def build_encoder(
+    folder: Path, *, trainable: bool = True, dtype: torch.dtype = torch.float32
+) -> nn.Module:
     """The encoder described in `folder`, before its weights are loaded.
 
-    For inference, a BERT is built without `transformers`; its weights are on the meta device, to be
-    replaced by those of a file. A variant that `transformers` does not have is always our own.
+    For inference, a BERT is built without `transformers`. Its weights, and all that are kept in 16
+    bits, are on the meta device, to be replaced by those of a file. A variant that `transformers`
+    does not have is always our own.
     """
     described = read_config(folder)
-    if described is not None and not trainable:
-        with torch.device("meta"):
-            return Bert(described).eval()
-    if described is not None and described.model_type == VARIANT:
-        return Bert(described).eval()
+    is_kept = dtype in KEPT
+    if described is not None and (not trainable or described.model_type == VARIANT):
+        with torch.device("meta") if is_kept or not trainable else contextlib.nullcontext():
+            return keep_weights(Bert(described).to(dtype), dtype)
     from huggingface_hub.errors import StrictDataclassError
     from transformers import AutoConfig, AutoModel
 
     try:
         config = AutoConfig.from_pretrained(folder, trust_remote_code=False)
         model_class: Any = AutoModel._model_mapping[type(config)]
-        encoder = AutoModel.from_config(
-            config, dtype=torch.float32, trust_remote_code=False, **without_pooling(model_class)
-        )
+        with without_weights() if is_kept else contextlib.nullcontext():
+            encoder = AutoModel.from_config(
+                config, dtype=dtype, trust_remote_code=False, **without_pooling(model_class)
+            )
     except (OSError, ValueError, KeyError, StrictDataclassError) as error:
         raise ModelError(
             f"The encoder's description in {folder} cannot be used: {str(error).splitlines()[0]}.",
             "Save the model again, or download the folder again.",
         ) from error
+    return keep_weights(encoder, dtype)
+
+
+def keep_weights(encoder: nn.Module, dtype: torch.dtype) -> nn.Module:
+    """An encoder for inference, whose weights can be trained unless `dtype` keeps them."""
+    encoder.requires_grad_(dtype not in KEPT)
+    for module in encoder.modules():  # Gemma's scale was rounded to the dtype of the weights
+        if hasattr(module, "scalar_embed_scale"):
+            module.embed_scale = torch.tensor(module.scalar_embed_scale)
     return encoder.eval()
 
 
@@ -242,6 +282,16 @@ def load_tokenizer(folder: Path, *, trainable: bool = True) -> Any:
             "Put the files of the tokeniser (tokenizer.json) beside config.json.",
         )
     return tokenizer
+
+
+@contextlib.contextmanager
+def without_weights() -> Iterator[None]:
+    """What is made has its weights on the meta device; buffers, which no file has, are real."""
+    from accelerate import init_empty_weights
+    from transformers.initialization import no_init_weights
+
+    with no_init_weights(), init_empty_weights(include_buffers=False):
+        yield
 
 
 @contextlib.contextmanager

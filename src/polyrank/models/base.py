@@ -16,7 +16,14 @@ from torch import Tensor, nn
 from polyrank.config import require_whole, to_mapping
 from polyrank.errors import UsageError
 from polyrank.models.answers import Answering
-from polyrank.models.backbone import BACKBONE_FOLDER, CANDIDATE_FOLDER, Backbone
+from polyrank.models.backbone import (
+    BACKBONE_FOLDER,
+    CANDIDATE_FOLDER,
+    KEPT,
+    Backbone,
+    WeightsDtype,
+    require_weights_dtype,
+)
 from polyrank.models.config import ClassifierConfig, EngineName
 from polyrank.models.description import CLASSIFIER, Description, digest_of, identity_of
 from polyrank.models.engines.engine import Engine, choose_engine
@@ -40,8 +47,9 @@ if TYPE_CHECKING:
 class Model(Answering):
     """Base of the three architectures.
 
-    Parameters are float32, ready to train; inference runs in `compute_dtype` on copies that are
-    made when first needed and dropped when the parameters change.
+    Parameters are float32, ready to train, unless they are kept in 16 bits for inference alone.
+    Inference runs in `compute_dtype` on copies that are made when first needed and dropped when the
+    parameters change.
     """
 
     config: Any
@@ -190,10 +198,11 @@ class Model(Answering):
         """
         self.require_weights(f"give its {name}")
         state = self.weights_state()
+        own = self.get_submodule(name)
+        name = next((n for n in self.tower_names if getattr(self, n, None) is own), name)
         known = self._copies.get(name)
         if known is None or known[0] != state:
-            module = self.get_submodule(name)
-            copied = inference_copy(module, dtype or self.compute_dtype, self.batch_tokens)
+            copied = inference_copy(own, dtype or self.compute_dtype, self.batch_tokens)
             self._copies[name] = (state, copied)
         return self._copies[name][1]
 
@@ -332,6 +341,7 @@ class Model(Answering):
         cache_dir: str | Path | None = None,
         local_files_only: bool = False,
         engine: EngineName = "auto",
+        weights_dtype: WeightsDtype = "float32",
         **settings: Any,
     ) -> Self:
         """Load a model from an encoder, a saved polyrank model or a sentence-transformers folder.
@@ -359,6 +369,10 @@ class Model(Answering):
             engine: What computes: `torch` runs the weights, `onnx` and `openvino` run the graphs
                 of an exported model. `auto` is torch if the folder has weights, otherwise the
                 engine of its graphs.
+            weights_dtype: The dtype in which the encoders' weights stay in memory, and are saved.
+                `float32` can be trained. `bfloat16`, and `auto` for a file in 16 bits, take half
+                the memory and are for inference alone: there is no second copy of the weights, and
+                two towers that start alike are one. The dtype of computation is `dtype`'s.
             **settings: The fields of the architecture's configuration, such as `num_codes=64`.
 
         Returns:
@@ -381,6 +395,7 @@ class Model(Answering):
             defaults=defaults,
             candidate_folder=None if candidate_base is None else found(candidate_base),
             engine=engine,
+            weights_dtype=weights_dtype,
             **settings,
         )
         model.hub_id = hub_id(source)
@@ -399,6 +414,7 @@ class Model(Answering):
         engine: EngineName = "auto",
         trainable: bool = True,
         candidate_folder: Path | None = None,
+        weights_dtype: WeightsDtype = "float32",
         **settings: Any,
     ) -> Self:
         """A model as `from_pretrained` gives it, from a local folder.
@@ -413,6 +429,7 @@ class Model(Answering):
             engine: As for `from_pretrained`.
             trainable: False for inference only, which loads faster (see `load_model`).
             candidate_folder: The folder of `candidate_base`.
+            weights_dtype: As for `from_pretrained`.
             **settings: As for `from_pretrained`.
 
         Returns:
@@ -423,6 +440,7 @@ class Model(Answering):
             UsageError: A setting is unknown, or contradicts the saved model.
             MissingExtraError: The engine's runtime is not installed.
         """
+        require_weights_dtype(weights_dtype)
         if choose_engine(folder, engine) == "torch":
             model = load(
                 cls,
@@ -431,6 +449,7 @@ class Model(Answering):
                 defaults or {},
                 trainable=trainable,
                 candidate_folder=candidate_folder,
+                weights_dtype=weights_dtype,
             )
             model.place(device, dtype)
         else:
@@ -446,6 +465,13 @@ class Model(Answering):
 
 
 def digest_of_weights(identity: Mapping[str, Any], weights: Mapping[str, Tensor]) -> str:
-    """The SHA-256 of settings and weights."""
+    """The SHA-256 of settings and weights; those in 16 bits count as float32."""
     tensors = sorted(weights.items())
-    return digest_of(identity, ((name, tensor.detach().cpu().numpy()) for name, tensor in tensors))
+    values = ((name, tensor.detach().cpu()) for name, tensor in tensors)
+    return digest_of(
+        identity,
+        (
+            (name, (value.float() if value.dtype in KEPT else value).numpy())
+            for name, value in values
+        ),
+    )

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from polyrank.errors import ModelError
+from polyrank.models.backbone import WeightsDtype
 from polyrank.models.base import Model
 from polyrank.models.bi_encoder import BiEncoder
 from polyrank.models.config import EngineName
@@ -38,6 +39,7 @@ def load_model(
     cache_dir: str | Path | None = None,
     local_files_only: bool = False,
     engine: EngineName = "auto",
+    weights_dtype: WeightsDtype = "float32",
     **settings: Any,
 ) -> Model:
     """The saved model of a folder or hub id, whatever its architecture.
@@ -58,6 +60,9 @@ def load_model(
         local_files_only: Use only what the cache has, and do not ask the hub.
         engine: What computes: `torch`, or `onnx` and `openvino` for an exported model. `auto` is
             torch if the folder has weights, otherwise the engine of its graphs.
+        weights_dtype: The dtype in which the encoders' weights stay in memory: `float32`,
+            `bfloat16`, or that of the file (`auto`). 16 bits take half the memory and are for
+            inference alone.
         **settings: Fields of the architecture's configuration.
 
     Returns:
@@ -94,6 +99,7 @@ def load_model(
             dtype=dtype,
             engine=engine,
             trainable=trainable,
+            weights_dtype=weights_dtype,
             **settings,
         )
         model.hub_id = hub_id(path)

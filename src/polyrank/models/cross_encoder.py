@@ -5,7 +5,6 @@ Letters: B pairs of a batch, T tokens, h width of the encoder, n pairs, L labels
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -13,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from polyrank.errors import UsageError
-from polyrank.models.backbone import Backbone
+from polyrank.models.backbone import Backbone, twin_of
 from polyrank.models.base import Model
 from polyrank.models.config import ClassifierConfig, CrossEncoderConfig
 from polyrank.models.heads import DenseHead, PoolerHead, ScoreHead
@@ -55,7 +54,7 @@ class CrossEncoder(Model):
             self._classes = ClassifierConfig(classes=tuple(map(str, range(config.num_labels))))
         self.has_segments = backbone.has_segments
         self.tower = backbone
-        self.candidate_tower = None if config.shared_towers else copy.deepcopy(backbone)
+        self.candidate_tower = None if config.shared_towers else twin_of(backbone)
         self.head: nn.Module
         if self.reads_texts_apart:
             backbone.require_sides()

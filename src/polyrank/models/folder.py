@@ -11,17 +11,18 @@ Knows nothing of what the settings mean.
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
-from torch import Tensor, float32, nn
+from torch import Tensor, dtype, float32, nn
 
 from polyrank._version import __version__
 from polyrank.errors import ModelError
-from polyrank.models.backbone import shorten
+from polyrank.models.backbone import DTYPES, KEPT, shorten
 from polyrank.models.description import DESCRIPTION, FORMAT, WEIGHTS, Description
 from polyrank.storage import replaced_folder, require_replaceable
 
@@ -43,14 +44,24 @@ def write_folder(
     require_replaceable(path, DESCRIPTION, "a model")
     with replaced_folder(path) as fresh:
         write_encoders(fresh, encoders)
-        tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in weights.items()}
         try:
-            save_file(tensors, fresh / WEIGHTS, metadata={"format": "pt"})
+            save_file(apart(weights), fresh / WEIGHTS, metadata={"format": "pt"})
         except SafetensorError as error:
             raise OSError(str(error)) from error
         for name, text in extra.items():
             (fresh / name).write_text(text, encoding="utf-8")
         write_description(fresh, description)
+
+
+def apart(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """The tensors on the CPU, none sharing its memory with another."""
+    tensors: dict[str, Tensor] = {}
+    places: set[int] = set()
+    for name, tensor in weights.items():
+        own = tensor.detach().cpu().contiguous()
+        tensors[name] = own.clone() if own.data_ptr() in places else own
+        places.add(tensors[name].data_ptr())
+    return tensors
 
 
 def write_encoders(folder: Path, encoders: Mapping[str, tuple[Any, Any]]) -> None:
@@ -76,6 +87,17 @@ def write_description(folder: Path, description: Description) -> None:
 def read_weights(path: Path) -> dict[str, Tensor]:
     """All tensors of a saved model. Raises ModelError if the file is missing or damaged."""
     return read_tensors(path / WEIGHTS, "weights", "download or train the model again")
+
+
+def dtype_of(weights: Mapping[str, Tensor], weights_dtype: str) -> dtype:
+    """The dtype that `weights_dtype` stands for: with `auto`, that of most numbers of a file."""
+    if weights_dtype != "auto":
+        return DTYPES[weights_dtype]
+    counts: Counter[dtype] = Counter()
+    for tensor in weights.values():
+        counts[tensor.dtype] += tensor.numel()
+    ((found, _),) = counts.most_common(1)
+    return found if found in KEPT else float32
 
 
 def read_tensors(file: Path, what: str, remedy: str) -> dict[str, Tensor]:
@@ -113,6 +135,11 @@ def fit_weights(model: nn.Module, weights: dict[str, Tensor], where: Path) -> No
         )
     assign = any(parameter.is_meta for parameter in model.parameters())
     if assign:
-        # Copied, since the mapped ones are not aligned: with these a last bit may differ.
-        weights = {name: tensor.to(float32, copy=True) for name, tensor in weights.items()}
+        # Copied, since the mapped ones are not aligned: with these a last bit may differ. Those
+        # that are kept in 16 bits stay mapped, so that they are in memory once.
+        dtypes = {name: tensor.dtype for name, tensor in own.items() if tensor.dtype in KEPT}
+        weights = {
+            name: tensor.to(dtypes.get(name, float32), copy=name not in dtypes)
+            for name, tensor in weights.items()
+        }
     model.load_state_dict(weights, assign=assign)

@@ -14,11 +14,8 @@ from torch import Tensor, nn
 from torch.nn import functional
 from torch.optim.optimizer import register_optimizer_step_post_hook
 
-from polyrank.models.backbone import choose_attention
+from polyrank.models.backbone import KEPT, choose_attention
 from polyrank.scoring.matmul import Packed, can_pack
-
-KEPT = (torch.bfloat16, torch.float16)
-"""The dtypes of parameters that are kept as they were stored, to save memory."""
 
 
 class PackedLinear(nn.Module):

@@ -26,6 +26,7 @@ from polyrank.models.config import CONFIGS, ClassifierConfig
 from polyrank.models.default_head import head_of, reading_of, with_head
 from polyrank.models.description import read_description
 from polyrank.models.folder import (
+    dtype_of,
     fit_weights,
     read_weights,
 )
@@ -73,15 +74,18 @@ def load(
     *,
     trainable: bool = True,
     candidate_folder: Path | None = None,
+    weights_dtype: str = "float32",
 ) -> Any:
     """A model of `model_class` from any kind of folder. Raises ModelError, UsageError.
 
-    With another `candidate_folder`, it is a new model around the encoders of both.
+    With another `candidate_folder`, it is a new model around the encoders of both. Their weights
+    stay in `weights_dtype`.
     """
     if candidate_folder is not None:
         require_two(model_class, settings)
         if candidate_folder.resolve() != folder.resolve():
-            return from_two(model_class, folder, candidate_folder, settings, defaults)
+            folders = folder, candidate_folder
+            return from_two(model_class, folders, settings, defaults, weights_dtype)
     description = read_description(folder)
     if is_static(folder):
         require_average(model_class.architecture, settings, folder)
@@ -89,11 +93,18 @@ def load(
     if model_class.architecture == "cross":
         settings = with_head(folder, inherited, settings)
     if description is None:
-        return from_encoder(model_class, folder, inherited, settings)
+        return from_encoder(model_class, folder, inherited, settings, weights_dtype)
     same = description.architecture == model_class.architecture
     if same and not needs_new_head(inherited, settings):
-        return reopen(model_class, folder, inherited, settings, trainable=trainable)
-    return derive(model_class, folder, inherited, settings)
+        return reopen(
+            model_class,
+            folder,
+            inherited,
+            settings,
+            trainable=trainable,
+            weights_dtype=weights_dtype,
+        )
+    return derive(model_class, folder, inherited, settings, weights_dtype)
 
 
 def needs_new_head(saved: Mapping[str, Any], settings: Mapping[str, Any]) -> bool:
@@ -142,7 +153,11 @@ def inherit(architecture: str, folder: Path, defaults: Mapping[str, Any]) -> dic
 
 
 def from_encoder(
-    model_class: Any, folder: Path, inherited: dict[str, Any], settings: dict[str, Any]
+    model_class: Any,
+    folder: Path,
+    inherited: dict[str, Any],
+    settings: dict[str, Any],
+    weights_dtype: str,
 ) -> Any:
     """A new model around an encoder, that of a sentence-transformers folder for instance."""
     if is_static(folder):
@@ -150,12 +165,13 @@ def from_encoder(
         config = settle(model_class, inherited, settings, backbone)
         return model_class(backbone, tokenizer, config)
     taken = read_folder(folder)
-    context, is_cross = read_tower(folder, "context"), model_class.architecture == "cross"
+    is_cross = model_class.architecture == "cross"
+    context = read_tower(folder, "context", weights_dtype)
     if taken is not None and taken.has_two_sides and not is_cross:
         require_apart(folder, settings)
         inherited = {**inherited, "shared_towers": False}
     if taken is not None and taken.candidate_encoder and not is_cross:
-        candidate = read_tower(folder, "candidate")
+        candidate = read_tower(folder, "candidate", weights_dtype)
         model = from_towers(model_class, context, candidate, inherited, settings)
     else:
         model = model_class(*context, settle(model_class, inherited, settings, context.backbone))
@@ -168,25 +184,19 @@ def from_encoder(
 
 def from_two(
     model_class: Any,
-    folder: Path,
-    candidate_folder: Path,
+    folders: tuple[Path, Path],
     settings: dict[str, Any],
     defaults: Mapping[str, Any],
+    weights_dtype: str,
 ) -> Any:
     """A new model around the encoders of two folders, the second for the candidates."""
-    contexts, candidates = (
-        inherit(model_class.architecture, each, {}) for each in (folder, candidate_folder)
-    )
-    require_bare(folder, contexts)
-    require_bare(candidate_folder, candidates)
+    contexts, candidates = (inherit(model_class.architecture, each, {}) for each in folders)
+    require_bare(folders[0], contexts)
+    require_bare(folders[1], candidates)
     inherited = joined_settings(contexts, candidates, defaults, settings)
-    return from_towers(
-        model_class,
-        read_tower(folder, "context"),
-        read_tower(candidate_folder, "candidate"),
-        inherited,
-        settings,
-    )
+    context = read_tower(folders[0], "context", weights_dtype)
+    candidate = read_tower(folders[1], "candidate", weights_dtype)
+    return from_towers(model_class, context, candidate, inherited, settings)
 
 
 def from_towers(
@@ -244,6 +254,7 @@ def reopen(
     settings: dict[str, Any],
     *,
     trainable: bool,
+    weights_dtype: str,
 ) -> Any:
     """The saved model itself; settings that do not affect its weights may be changed.
 
@@ -253,9 +264,10 @@ def reopen(
     separate = shared and settings.get("shared_towers") is False
     kept = {name: one for name, one in settings.items() if name != "shared_towers" or not separate}
     require_same_shape(folder, inherited, kept)
-    model = empty_model(model_class, folder, inherited, settings, trainable=trainable)
-    take_classifier(model, folder)
     weights = read_weights(folder)
+    dtype = dtype_of(weights, weights_dtype)
+    model = empty_model(model_class, folder, inherited, settings, trainable=trainable, dtype=dtype)
+    take_classifier(model, folder)
     if separate:
         weights |= {
             name: weights[origin]
@@ -299,14 +311,19 @@ def origins_of(name: str) -> list[str]:
 
 
 def derive(
-    model_class: Any, folder: Path, inherited: dict[str, Any], settings: dict[str, Any]
+    model_class: Any,
+    folder: Path,
+    inherited: dict[str, Any],
+    settings: dict[str, Any],
+    weights_dtype: str,
 ) -> Any:
     """A new model that starts from the encoders of a saved one of another architecture or task."""
     two = has_two_bases(folder) and model_class.architecture != "cross"
     if two:
         require_two(model_class, settings)
-    model = empty_model(model_class, folder, inherited, settings)
     weights = read_weights(folder)
+    dtype = dtype_of(weights, weights_dtype)
+    model = empty_model(model_class, folder, inherited, settings, dtype=dtype)
     if has_two_bases(folder) and not two:  # a cross-encoder has the contexts' encoder
         weights = {k: v for k, v in weights.items() if not k.startswith("candidate_")}
     taken = model.state_dict()
@@ -334,16 +351,17 @@ def empty_model(
     settings: dict[str, Any],
     *,
     trainable: bool = True,
+    dtype: torch.dtype = torch.float32,
     backbone_in: Callable[[Path], Backbone] | None = None,
 ) -> Any:
-    """A model as described, its weights not yet read.
+    """A model as described, its weights not yet read; `dtype` is that of its encoders.
 
     `backbone_in` makes the encoder that a folder describes; by default one of torch.
     """
     if backbone_in is None:
 
         def backbone_in(described: Path) -> Backbone:
-            return Backbone(build_encoder(described, trainable=trainable))
+            return Backbone(build_encoder(described, trainable=trainable, dtype=dtype))
 
     with torch.random.fork_rng(devices=[]):  # what is drawn here is overwritten
         backbone: Backbone

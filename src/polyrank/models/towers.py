@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from polyrank.errors import UsageError
-from polyrank.models.backbone import Backbone
+from polyrank.models.backbone import Backbone, twin_of
 from polyrank.models.base import Model
 from polyrank.models.config import BiEncoderConfig, PolyEncoderConfig
 from polyrank.models.heads import dense_layers
@@ -56,7 +56,7 @@ class Towers(Model):
         self.context_tower = backbone
         self.candidate_tower = candidate_backbone
         if candidate_backbone is None and not config.shared_towers:
-            self.candidate_tower = copy.deepcopy(backbone)
+            self.candidate_tower = twin_of(backbone)
         widths = backbone.width, (candidate_backbone or backbone).width
         self.context_dense, self.candidate_dense = self.layers(dense_layers, widths, config.dense)
         if config.dense:

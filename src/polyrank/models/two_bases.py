@@ -22,7 +22,7 @@ from polyrank.models.backbone import (
 )
 from polyrank.models.config import TwoTowerConfig
 from polyrank.models.description import read_description
-from polyrank.models.folder import fit_weights, read_weights
+from polyrank.models.folder import dtype_of, fit_weights, read_weights
 from polyrank.models.sentence_transformers import read_folder
 from polyrank.models.static import is_static
 from polyrank.models.taken_over import in_lower_case
@@ -50,7 +50,7 @@ OF_BOTH = ("pool_prompt", "truncate_dim")
 """Settings that must be the same for both sides."""
 
 
-def read_tower(folder: Path, side: str) -> Tower:
+def read_tower(folder: Path, side: str, weights_dtype: str = "float32") -> Tower:
     """The encoder of one side, `context` or `candidate`, with its weights and its tokeniser.
 
     It comes from a folder of any kind but static embeddings: an encoder's, a sentence-transformers
@@ -71,7 +71,7 @@ def read_tower(folder: Path, side: str) -> Tower:
         if taken is not None:
             other = taken.candidate_encoder if side == "candidate" else None
             place, is_lower = other or taken.encoder, taken.lower_case
-        backbone, pretrained = Backbone(load_encoder(place)), load_tokenizer(place)
+        backbone, pretrained = Backbone(load_encoder(place, weights_dtype)), load_tokenizer(place)
         texts = TextTokenizer(in_lower_case(pretrained) if is_lower else pretrained)
         return Tower(backbone, texts)
     weights = read_weights(folder)
@@ -84,7 +84,7 @@ def read_tower(folder: Path, side: str) -> Tower:
     described = folder / CANDIDATE_FOLDER
     if found[0] != "candidate_tower." or not described.is_dir():
         described = folder / BACKBONE_FOLDER
-    backbone = Backbone(build_encoder(described))
+    backbone = Backbone(build_encoder(described, dtype=dtype_of(weights, weights_dtype)))
     start = found[0]
     own = {name[len(start) :]: each for name, each in weights.items() if name.startswith(start)}
     fit_weights(backbone, own, folder)

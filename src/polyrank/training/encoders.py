@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from polyrank.errors import UsageError
-from polyrank.models.backbone import choose_attention
+from polyrank.models.backbone import KEPT, choose_attention
 from polyrank.models.base import Model
 from polyrank.progress import Say, silent
 from polyrank.records import Context, Example
@@ -47,6 +47,7 @@ def prepare(
     depend on them. Raises UsageError for an encoder whose layers are not known, where they must be.
     """
     freeze(model, config.trainable)
+    require_float32(model)
     factors = rescaling(model, config, records, say)
     rescale(model, factors)
     for tower in model.towers:
@@ -76,6 +77,18 @@ def freeze(model: Model, trainable: str) -> None:
             layer.requires_grad_(True)
         if (final := final_norm(encoder)) is not None:
             final.requires_grad_(True)
+
+
+def require_float32(model: Model) -> None:
+    """Raise UsageError for trained weights in 16 bits, where a small step would be lost."""
+    kept = {p.dtype for p in model.parameters() if p.requires_grad and p.dtype in KEPT}
+    if kept:
+        raise UsageError(
+            f"The encoder's weights are kept in {str(kept.pop()).removeprefix('torch.')}, in which "
+            "they cannot be trained.",
+            "Load the model with weights_dtype=float32. Training still computes in bfloat16 if "
+            "dtype says so.",
+        )
 
 
 def rescaling(
