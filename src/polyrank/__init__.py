@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from polyrank.evaluation.compare import ComparisonResult, compare
     from polyrank.evaluation.evaluate import EvaluationResult, evaluate
     from polyrank.interop.export import ExportResult, export
+    from polyrank.interop.parlai.importing import import_checkpoint
     from polyrank.models.bi_encoder import BiEncoder
     from polyrank.models.checkpoint import load_model
     from polyrank.models.config import BiEncoderConfig, CrossEncoderConfig, PolyEncoderConfig
@@ -76,6 +77,7 @@ __all__ = [
     "distil",
     "evaluate",
     "export",
+    "import_checkpoint",
     "load_examples",
     "load_model",
     "mine",
@@ -117,6 +119,7 @@ _HOMES = {
     "distil": "training.teaching.distil",
     "evaluate": "evaluation.evaluate",
     "export": "interop.export",
+    "import_checkpoint": "interop.parlai.importing",
     "load_examples": "data.loading",
     "load_model": "models.checkpoint",
     "mine": "training.negatives.mine",

@@ -13,7 +13,7 @@ SECTIONS: Mapping[str, tuple[str, ...]] = {
     "Data and pre-training": ("corpus", "pretrain", "static"),
     "Train": ("train", "mine", "distil"),
     "Compare": ("evaluate", "compare", "predict", "reproduce"),
-    "Search and share": ("index", "search", "encode", "export", "push"),
+    "Search and share": ("index", "search", "encode", "export", "import", "push"),
 }
 """The commands and groups of `polyrank --help`, by what people do."""
 
@@ -204,6 +204,7 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = {
         "polyrank search my-index < questions.txt",
     ),
     "export": ("polyrank export my-model --to sentence-transformers --output for-st",),
+    "import": ("polyrank import parlai/model --output my-model",),
     "push": ("polyrank push my-model my-name/my-model --private",),
     "reproduce": (
         "polyrank reproduce",

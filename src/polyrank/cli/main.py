@@ -32,6 +32,7 @@ from polyrank.cli.encode import encode
 from polyrank.cli.evaluate import evaluate
 from polyrank.cli.export import export
 from polyrank.cli.help import command_page, group_page, root_page
+from polyrank.cli.import_checkpoint import import_parlai
 from polyrank.cli.index_build import build
 from polyrank.cli.info import index_info, info
 from polyrank.cli.mine import mine
@@ -75,6 +76,7 @@ def commands() -> tuple[Command[Any], ...]:
         index_info,
         search,
         export,
+        import_parlai,
         push,
         reproduce,
         info,

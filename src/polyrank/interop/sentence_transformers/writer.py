@@ -81,18 +81,39 @@ def plan_of(model: Any, config: SentenceTransformersExport) -> Plan:
                 "A cross-encoder reads a pair of texts at once, so its candidates have no vectors.",
                 "Leave only_candidates out, or export a bi- or poly-encoder.",
             )
+        require_known_encoders(model)
         modules, notes = candidates_alone(model)
         prompts = {"document": model.config.candidate_prompt}
         return Plan(modules, notes, "vectors", of_vectors(model, prompts, "document"))
     if model.architecture == "bi":
+        require_known_encoders(model)
         modules, notes = bi_encoder(model)
         both = model.config.context_prompt, model.config.candidate_prompt
         prompts = dict(zip(("query", "document"), both, strict=True))
         default = "document" if both[0] == both[1] else None
         return Plan(modules, notes, "both", of_vectors(model, prompts, default))
-    if model.architecture == "cross" and cross_encoder.can_be_expressed(model):
+    is_cross = model.architecture == "cross" and unknown_encoder(model) is None
+    if is_cross and cross_encoder.can_be_expressed(model):
         return plan_of_cross_encoder(model)
     return plan_of_scorer(model)
+
+
+def unknown_encoder(model: Any) -> str | None:
+    """The kind of an encoder of the model that `transformers` does not have, if there is one."""
+    encoders = (tower.encoder for tower in model.towers if not tower.is_static)
+    kinds = (one.config.model_type for one in encoders if not hasattr(one, "save_pretrained"))
+    return next(kinds, None)
+
+
+def require_known_encoders(model: Any) -> None:
+    """Raise UsageError for a model whose encoder the library cannot load."""
+    kind = unknown_encoder(model)
+    if kind is not None:
+        raise UsageError(
+            f"The model's encoder is of polyrank's own kind {kind}, which sentence-transformers "
+            "cannot load.",
+            "Export it to another format, such as --to onnx.",
+        )
 
 
 def plan_of_cross_encoder(model: Any) -> Plan:

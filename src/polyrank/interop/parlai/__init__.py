@@ -1,0 +1,1 @@
+"""Rankers that ParlAI trained, read without ParlAI and without running any code of theirs."""
