@@ -59,7 +59,8 @@ class FigureOptions(DataOptions):
 
     data: Path = option(
         help="Examples, a BEIR folder or labelled pairs. Examples have a context, a response "
-        "and, optionally, candidates; a BEIR folder has a corpus, queries and judgements."
+        "and, optionally, candidates; a BEIR folder has a corpus, queries and judgements.",
+        unless=("mteb",),
     )
     split: str | None = option(None, help="The split to use, such as dev. By default, test.")
     limit: int | None = option(None, help="Use only the first N examples, queries or pairs.")

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from polyrank.cli.command import command
 from polyrank.cli.data import FigureOptions, load_records
+from polyrank.cli.flags import flags_of
 from polyrank.cli.options import InferenceOptions, SourceOptions, load, option, positional
 from polyrank.cli.output import Output
 from polyrank.display.words import span
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from polyrank.evaluation.evaluate import EvaluationResult
 
 BM25 = "bm25"
+RERANKING = ("data", "num_candidates")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,7 +37,18 @@ class EvaluateOptions(FigureOptions, SourceOptions, InferenceOptions):
         help="A cross-encoder that reranks the best candidates of the model.",
         metavar="MODEL",
     )
-    output: Path | None = option(None, help="Write the figures of each query to this JSONL file.")
+    output: Path | None = option(
+        None,
+        help="Write the figures of each query to this JSONL file; with --mteb, MTEB's results to "
+        "this folder.",
+    )
+    mteb: tuple[str, ...] = option(
+        (),
+        split=False,
+        metavar="TASK",
+        help="Evaluate on a task or a benchmark of MTEB, such as SciFact, instead of --data; "
+        "repeat it for several.",
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -51,7 +64,11 @@ def evaluate(options: EvaluateOptions, output: Output) -> None:
     judgements: every query searches it; nDCG@10, recall@k, MRR@10 and MAP. --metrics adds nDCG,
     recall and MRR at any cut. Labelled pairs: Spearman's and Pearson's correlation of scores;
     accuracy, macro F1, and precision, recall and F1 of each class for a model with a classifier.
+    With --mteb, the main score of each task of MTEB, in its own JSON.
     """
+    if options.mteb:
+        evaluate_on_mteb(options, output)
+        return
     records = load_records(options.data, options, split=options.split, say=output.say)
 
     from polyrank.evaluation.evaluate import measure
@@ -76,6 +93,36 @@ def evaluate(options: EvaluateOptions, output: Output) -> None:
         show_progress_bar=True,
     )
     tell(options, output, result, of_pairs=isinstance(task, PairTask), searches=searches)
+
+
+def evaluate_on_mteb(options: EvaluateOptions, output: Output) -> None:
+    """Measure the model on tasks of MTEB, and say the main score of each."""
+    for flag in flags_of(FigureOptions):
+        if getattr(options, flag.name) not in (flag.default, None) and flag.name not in RERANKING:
+            output.warn(f"{flag.shown} has no effect with --mteb.")
+    if options.model == BM25:
+        raise UsageError(
+            f"{BM25} is not a model for MTEB.", "Give a model, or evaluate with --data."
+        )
+
+    from polyrank.interop.mteb import as_json, evaluate
+
+    reranker = options.reranker
+    result = evaluate(
+        load(Path(options.model), options, revision=options.revision),
+        list(options.mteb),
+        output=options.output,
+        reranker=None if reranker is None else load(Path(reranker), options),
+        num_candidates=options.num_reranked,
+        show_progress_bar=not output.json,
+    )
+    output.say(f"{options.model} on MTEB, the main score of each task, {span(output.seconds)}")
+    for task in result.task_results:
+        output.say(f"  {task.task_name:<30} {task.get_score():.4f}")
+    if options.output is not None:
+        output.say(f"MTEB's results: {options.output}")
+    tasks = [as_json(task) for task in result.task_results]
+    output.result({"model": options.model, "mteb": tasks, "output": options.output})
 
 
 def require_figures(options: EvaluateOptions, records: Records) -> None:

@@ -69,7 +69,7 @@ SHOWN: Mapping[str, Mapping[str, tuple[str, ...]]] = {
         "Hardware": ("device",),
     },
     "evaluate": {
-        "Data": ("model", "data", "split"),
+        "Data": ("model", "data", "split", "mteb"),
         "Figures": (*FIGURES, "reranker"),
         "Output": ("output",),
         "Hardware": ("device",),
@@ -173,6 +173,7 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = {
     "evaluate": (
         "polyrank evaluate my-model --data test.jsonl",
         "polyrank evaluate my-bi --data scifact --reranker my-cross",
+        "polyrank evaluate my-bi --mteb SciFact --output results",
     ),
     "compare": ("polyrank compare my-bi my-poly bm25 --data test.jsonl --output table",),
     "predict": ("polyrank predict my-cross --data pairs.jsonl --output scores.jsonl",),
