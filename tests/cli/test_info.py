@@ -53,6 +53,22 @@ def test_a_model(made, name, info):
     assert found["fingerprint"] == fingerprint_of(made / name)
 
 
+def test_prompts_and_dimensions_of_a_model(bert, tmp_path, info, capsys):
+    layers = ({"dimension": 12, "bias": True}, {"dimension": 7, "activation": "tanh"})
+    for number, (settings, dimension) in enumerate(
+        (({}, 32), ({"dense": layers}, 7), ({"dense": layers, "truncate_dim": 5}, 5))
+    ):
+        model = load_variant("bi", bert, context_prompt="query: ", **settings)
+        model.save_pretrained(tmp_path / str(number))
+        _, found = info("info", tmp_path / str(number))
+        assert found["dimension"] == model.dimension == dimension
+        assert found["prompts"] == {"context": "query: "}
+    run(["info", str(tmp_path / "2")], commands())
+    shown = capsys.readouterr().out
+    assert 'prompts      context "query: "' in shown
+    assert "dimension 12, bias true, activation identity" in shown
+
+
 @pytest.mark.parametrize("name", ["bi", "poly-learnt", "cross"])
 def test_the_fingerprint_is_that_of_the_loaded_model(made, name):
     from polyrank.models.checkpoint import load_model

@@ -91,7 +91,14 @@ def a_model(path: Path) -> Finding | None:
         if key in encoder
     }
     if described.architecture != "cross":
-        facts["dimension"] = settings.get("projection") or encoder.get("hidden_size")
+        layers = settings.get("dense") or [{"dimension": encoder.get("hidden_size")}]
+        dimensions = settings.get("truncate_dim"), settings.get("projection")
+        facts["dimension"] = next(filter(None, dimensions), layers[-1]["dimension"])
+    facts["prompts"] = {
+        side: settings[f"{side}_prompt"]
+        for side in ("context", "candidate")
+        if settings.get(f"{side}_prompt")
+    }
     if described.classifier is not None:
         facts["classes"] = list(described.classifier["classes"])
     trained = read_object(path / "training.json")

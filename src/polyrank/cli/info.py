@@ -77,7 +77,9 @@ def shown(name: str, value: Any) -> str:
     if isinstance(value, Mapping):
         return ", ".join(f"{key} {shown(key, each)}" for key, each in value.items())
     if isinstance(value, list):
-        return ", ".join(map(str, value))
+        return ", ".join(shown(name, each) for each in value)
+    if name.endswith("prompt") or name in ("context", "candidate"):
+        return json.dumps(value, ensure_ascii=False)
     if isinstance(value, bool) or value is None:
         return json.dumps(value)
     if isinstance(value, int):

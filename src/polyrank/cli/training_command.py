@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from polyrank.cli.flags import flag_of, flags_of
 from polyrank.cli.options import SourceOptions, option, settings_of
 from polyrank.cli.output import Output
-from polyrank.config import field_types, to_mapping
+from polyrank.config import field_types, from_mapping, to_mapping
 from polyrank.display.words import took
 from polyrank.models.config import CONFIGS, NAMES
 from polyrank.progress import hidden
@@ -194,7 +194,11 @@ def show_config(
     unless = "" if known else ", unless the base brings its own"
     for architecture in architectures:
         model = model_settings(architecture, options, defaults)
-        unset = {name: value for name, value in model.items() if name not in options.model}
+        unset = {
+            name: value
+            for name, value in model.items()
+            if name in flags and name not in options.model
+        }
         shown.append(f"# The other settings of the {NAMES[architecture]}{unless}:")
         shown += [f"# {line}" for line in lines(unset)]
     output.say("\n".join(shown))
@@ -216,7 +220,8 @@ def model_settings(architecture: str, options: Any, defaults: Mapping[str, Any])
         if architecture == "cross":
             task = {} if "task" in defaults else {"task": "rank"}
             given = with_head(Path(options.base), defaults, {**task, **given})
-    return to_mapping(CONFIGS[architecture](**{**defaults, **given}))
+    config = from_mapping(CONFIGS[architecture], {**defaults, **given}, where="The model")
+    return to_mapping(config)
 
 
 def lines(settings: Mapping[str, Any]) -> list[str]:

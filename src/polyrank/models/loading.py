@@ -295,6 +295,13 @@ def take_classifier(model: Any, folder: Path) -> None:
     if description is None or description.classifier is None:
         return
     config = from_mapping(ClassifierConfig, description.classifier, where=f"{folder}, classifier")
+    saved = description.settings.get("truncate_dim")
+    if getattr(model.config, "truncate_dim", None) != saved:
+        raise UsageError(
+            f"The model in {folder} has a classifier of vectors with truncate_dim = {saved}, not "
+            f"{model.config.truncate_dim}.",
+            "Leave truncate_dim out.",
+        )
     try:
         with torch.random.fork_rng(devices=[]):  # what is drawn here is overwritten
             model.take_classifier(config)

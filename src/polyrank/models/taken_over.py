@@ -51,9 +51,19 @@ def require_apart(folder: Path, settings: Mapping[str, Any]) -> None:
 
 
 def in_lower_case(pretrained: Any) -> Any:
-    """The tokeniser, which brings texts to lower case before anything else."""
+    """The tokeniser, which brings texts to lower case before anything else.
+
+    It is of no family's own class, since those leave out what they do not expect when they are
+    loaded again.
+    """
+    from transformers import PreTrainedTokenizerFast
+
     backend = pretrained.backend_tokenizer
     before = backend.normalizer
     steps = [normalizers.Lowercase(), *([] if before is None else [before])]
     backend.normalizer = normalizers.Sequence(steps)
-    return pretrained
+    return PreTrainedTokenizerFast(
+        tokenizer_object=backend,
+        model_input_names=pretrained.model_input_names,
+        **pretrained.special_tokens_map,
+    )
