@@ -8,6 +8,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+EXPORTED = "polyrank_export.json"
+"""The file that makes a folder an export, which another may replace."""
+
 
 class Target(NamedTuple):
     """A format of another project."""

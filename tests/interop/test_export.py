@@ -2,6 +2,8 @@
 
 import json
 import shutil
+import subprocess
+import sys
 
 import pytest
 import torch
@@ -133,3 +135,23 @@ def test_the_command_refuses(arguments, words, model, output, capsys):
     assert run(["export", str(model.path), "--output", str(output), *arguments], commands()) == 2
     assert words in capsys.readouterr().err
     assert not output.exists()
+
+
+def test_info_says_what_an_export_is(model, output, capsys):
+    polyrank.export(model, output, to=TARGET)
+    assert run(["info", str(output), "--json"], commands()) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert (found["kind"], found["fingerprint"]) == ("export", model.fingerprint())
+    assert found["is"] == "a bi-encoder exported for sentence-transformers"
+
+
+def test_help_imports_nothing_of_this_room():
+    program = (
+        "import sys; from polyrank.cli.main import commands, run; run(['export', '--help'], "
+        "commands()); print([name for name in sys.modules if 'interop' in name])"
+    )
+    said = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    ).stdout
+    assert "--only-candidates" in said
+    assert said.splitlines()[-1] == "[]"

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from polyrank.errors import PolyrankError
+from polyrank.export_targets import EXPORTED
 from polyrank.jobs import UNFINISHED, is_work, work_beside
 from polyrank.models.config import NAMES
 from polyrank.storage import read_object
@@ -56,6 +57,7 @@ def find(path: Path) -> Finding:
         encoded_parts,
         unfinished_work,
         a_comparison,
+        an_export,
         another_model,
         data,
     )
@@ -246,6 +248,21 @@ def a_comparison(path: Path) -> Finding | None:
     hint = f"Read {path / 'comparison.md'}."
     return Finding(
         kind="comparison", words=f"a comparison of {len(names)} models", facts=facts, hint=hint
+    )
+
+
+def an_export(path: Path) -> Finding | None:
+    """What `polyrank export` wrote."""
+    described = read_object(path / EXPORTED)
+    architecture, target = described.get("architecture"), described.get("target")
+    if architecture not in NAMES or target is None:
+        return None
+    facts = {name: described.get(name) for name in ("settings", "fingerprint", "polyrank_version")}
+    return Finding(
+        kind="export",
+        words=f"a {NAMES[architecture]} exported for {target}",
+        facts={**facts, "bytes": size_of(path)},
+        hint="README.md says how to load it.",
     )
 
 

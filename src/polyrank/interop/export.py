@@ -16,15 +16,12 @@ from typing import TYPE_CHECKING, Any
 from polyrank._version import __version__
 from polyrank.config import from_mapping, require_choice, to_mapping
 from polyrank.errors import ModelError
-from polyrank.export_targets import TARGETS
+from polyrank.export_targets import EXPORTED, TARGETS
 from polyrank.jobs import is_work, work_beside
 from polyrank.storage import replaced_folder, require_replaceable
 
 if TYPE_CHECKING:
     from polyrank.models.base import Model
-
-MARKER = "polyrank_export.json"
-"""The file that makes a folder an export, which another may replace."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,7 +78,7 @@ def export(
     require_choice("target", to, TARGETS)
     target, path = TARGETS[to], Path(path)
     config = from_mapping(target.config, settings, where=f"Export to {to}")
-    require_replaceable(path, MARKER, "an export")
+    require_replaceable(path, EXPORTED, "an export")
     notes: tuple[str, ...] = ()
     if isinstance(model, (str, os.PathLike)):
         notes = notes_on_training(Path(model))
@@ -98,7 +95,7 @@ def export(
             "notes": written.notes,
             "report": written.report,
         }
-        (fresh / MARKER).write_text(json.dumps(described, indent=2) + "\n", encoding="utf-8")
+        (fresh / EXPORTED).write_text(json.dumps(described, indent=2) + "\n", encoding="utf-8")
     return ExportResult(
         path=path,
         target=to,
