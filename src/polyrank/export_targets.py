@@ -29,9 +29,15 @@ class SentenceTransformersExport:
     """Export only the encoder of the candidates, for a vector database for instance."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class OnnxExport:
+    """Settings of an export to ONNX: there are none, since everything is the model's."""
+
+
 TARGETS: dict[str, Target] = {
     "sentence-transformers": Target(
         "polyrank.interop.sentence_transformers.writer", SentenceTransformersExport
     ),
+    "onnx": Target("polyrank.interop.onnx", OnnxExport),
 }
 """Each target by its name."""

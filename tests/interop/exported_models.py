@@ -1,32 +1,50 @@
-"""The models that the tests of exports share: each kind of graph on some family of encoders."""
+"""The models that the tests of exports share: each kind of graph on some family of encoders.
+
+An export to ONNX takes seconds, so every kind of encoder, architecture, context vectors and head is
+in one of a few models, not in all combinations.
+"""
 
 import torch
 
-from polyrank.interop.graph_folder import prepared, write_graphs
-from polyrank.interop.onnx import versions, write_graph
-from polyrank.models.config import ClassifierConfig
+import polyrank
+from polyrank.models.config import ClassifierConfig, DenseLayer
 from tiny_encoders import load_variant
 
 
-def classifying(encoder_folder):
-    """Two towers, and a classifier of pairs."""
-    model = load_variant("bi", encoder_folder("bert"), projection=12)
+def of(family, variant, **settings):
+    """A model on a tiny encoder of a family."""
+    return lambda folder: load_variant(variant, folder(family), **settings)
+
+
+def classifying(folder):
+    """Encoders of different kinds, and a classifier of pairs."""
+    model = load_variant("bi", folder("bert"), projection=12, candidate_base=folder("electra"))
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(2)
         model.take_classifier(ClassifierConfig(classes=("no", "maybe", "yes")))
-    return model.eval()
+    return model
 
 
+ONE = {"shared_towers": True}
+DENSE = (DenseLayer(dimension=24, activation="tanh"), DenseLayer(dimension=20, bias=False))
+PROMPTS = {"context_prompt": "how do i ", "candidate_prompt": "the "}
 CASES = {
-    "poly": lambda folder: load_variant(
-        "poly-learnt", folder("bert"), shared_towers=True, projection=16
-    ),
+    "poly": of("bert", "poly-learnt", projection=16, **ONE),
     "classes of two towers": classifying,
-    "cross": lambda folder: load_variant("cross", folder("bert")),
+    "cross": of("roberta", "cross"),
+    "electra": of("electra", "cross-interaction"),
+    "distilbert": of("distilbert", "poly-last-and-first", **ONE),
+    "modernbert": of("modernbert", "bi", dense=DENSE, truncate_dim=10, **PROMPTS, **ONE),
+    "xlm-roberta": of("xlm-roberta", "poly-first", **ONE),
+    "mpnet": of("mpnet", "poly-last", **ONE),
+    "deberta-v2": of("deberta-v2", "cross", task="regress", reduction="mean"),
+    "qwen3": of(
+        "qwen3", "bi", reduction="last", truncate_dim=16, pool_prompt=False, **PROMPTS, **ONE
+    ),
+    "gemma3": of("gemma3", "bi", reduction="weighted_mean", candidate_reduction="mean_sqrt", **ONE),
 }
 """How each model is made, from a function that gives the encoder of a family."""
 
 
 def export_case(model, folder):
-    folder.mkdir()
-    write_graphs(prepared(model.eval()), folder, "onnx", write_graph, versions=versions())
+    polyrank.export(model.eval(), folder, to="onnx")

@@ -5,14 +5,16 @@ import shutil
 import subprocess
 import sys
 
-import numpy as np
 import pytest
 import torch
 from exported_models import CASES
 
+import polyrank
 from polyrank import BiEncoder, Index, PolyEncoder, load_model
+from polyrank.cli.main import commands, run
 from polyrank.errors import IndexFolderError, MissingExtraError, ModelError, UsageError
 from polyrank.models.description import fingerprint_of
+from polyrank.models.distilled import distil_static
 from tiny_encoders import LONG, TEXTS
 
 CONTEXTS = [*TEXTS, ["hello", "how do i boot", "with the old kernel"], LONG]
@@ -29,9 +31,10 @@ def test_scores_are_those_of_torch(case, exported):
     model, folder = exported(case)
     run = load_model(folder, device="cpu")
     assert type(run) is type(model)
-    np.testing.assert_allclose(
-        run.score(CONTEXTS, TEXTS), model.score(CONTEXTS, TEXTS), atol=2e-5, rtol=1e-5
-    )
+    assert not list(run.parameters())
+    found, expected = run.score(CONTEXTS, TEXTS), model.score(CONTEXTS, TEXTS)
+    torch.testing.assert_close(found, expected, atol=2e-5, rtol=1e-5)
+    assert expected.std() > 0.01
     assert [hit.id for hit in run.rank("a file", TEXTS)] == [
         hit.id for hit in model.rank("a file", TEXTS)
     ]
@@ -164,11 +167,6 @@ def other_settings(folder):
     (folder / "polyrank.json").write_text(json.dumps(described))
 
 
-def no_settings(folder):
-    (folder / "polyrank.json").unlink()
-    (folder / "backbone" / "config.json").unlink()
-
-
 def half_a_record(folder):
     record = folder / "export.json"
     record.write_text(record.read_text()[:200])
@@ -224,8 +222,124 @@ def load_model_settings(folder):
     return from_mapping(CONFIGS[described.architecture], described.settings, where="a test")
 
 
+def test_an_export_says_how_far_it_is_from_torch(exported):
+    record = json.loads((exported("poly")[1] / "export.json").read_text())
+    check = record["check"]
+    assert check["worst_cosine"] > 0.99999
+    assert check["overlap"] == 1
+    assert 0 < check["largest_difference"] < 1e-5
+    assert check["longest"] == 64  # the encoder's limit
+    assert record["versions"].keys() == {"torch", "onnx", "onnxscript", "onnxruntime", "opset"}
+    assert record["source"]["fingerprint"] == exported("poly")[0].fingerprint()
+
+
+def test_weights_of_a_shared_encoder_are_written_once(exported):
+    model, folder = exported("poly")
+    weights = sum(each.numel() * 4 for each in model.parameters())
+    assert [each.name for each in folder.glob("*.onnx")] == ["encoder.onnx"]
+    assert weights < (folder / "encoder.onnx").stat().st_size < 1.7 * weights
+
+
+def test_a_graph_names_no_place_of_this_machine(exported, tmp_path):
+    content = (exported("poly")[1] / "encoder.onnx").read_bytes()
+    assert b".py" not in content
+    assert str(tmp_path.parent).encode() not in content
+
+
+def test_an_export_that_differs_is_not_written(exported, monkeypatch, tmp_path):
+    from polyrank.interop import onnx
+
+    model, folder = exported("poly")
+
+    def write_other_graphs(model, into, *_, **__):
+        shutil.copytree(folder, into, dirs_exist_ok=True)
+
+    monkeypatch.setattr(onnx, "write_graphs", write_other_graphs)
+    polyrank.export(model, tmp_path / "same", to="onnx")
+    model.save_copy(tmp_path / "model")
+    other = load_model(tmp_path / "model", device="cpu", dtype="float32")
+    with torch.no_grad():
+        other.context_projection.weight[3] *= 1.01
+    with pytest.raises(ModelError, match=r"give other results than torch.*Nothing was written"):
+        polyrank.export(other, tmp_path / "output", to="onnx")
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["model", "same"]
+
+
+def test_what_cannot_be_exported(exported, bert, tmp_path):
+    model, folder = exported("poly")
+    with pytest.raises(UsageError, match="run by the engine onnx"):
+        polyrank.export(folder, tmp_path / "output", to="onnx")
+    model.train()
+    try:
+        with pytest.raises(UsageError, match="in training mode"):
+            polyrank.export(model, tmp_path / "output", to="onnx")
+    finally:
+        model.eval()
+    words = distil_static(bert)
+    with pytest.raises(UsageError, match="static embeddings"):
+        polyrank.export(words, tmp_path / "output", to="onnx")
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_missing_exporter_is_named(exported, monkeypatch, tmp_path):
+    from importlib import util
+
+    monkeypatch.setattr(util, "find_spec", lambda name: None)
+    with pytest.raises(MissingExtraError, match=r'onnx, which .* pip install "polyrank\[onnx\]"'):
+        polyrank.export(exported("poly")[0], tmp_path / "output", to="onnx")
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_model_in_bfloat16_is_exported_in_float32(exported, monkeypatch, tmp_path):
+    from polyrank.interop.graph_folder import prepared
+
+    model, _ = exported("poly")
+    model.save_copy(tmp_path / "model")
+    rounded = load_model(tmp_path / "model", device="cpu", dtype="bfloat16")
+    plain = prepared(rounded)
+    assert plain.compute_dtype == torch.float32
+    assert plain.fingerprint() == model.fingerprint()
+    assert rounded.compute_dtype == torch.bfloat16
+
+
+def test_info_and_commands_know_an_export(exported, tmp_path, capsys):
+    folder = exported("poly")[1]
+
+    def call(*arguments):
+        code = run([*map(str, arguments), "--json"], commands())
+        return code, json.loads(capsys.readouterr().out)
+
+    code, found = call("info", folder)
+    assert code == 0
+    assert found["is"] == "a poly-encoder with 5 codes, exported for the engine onnx"
+    assert found["check"]["overlap"] == 1
+    assert found["fingerprint"] == load_model(folder).fingerprint()
+    (tmp_path / "texts.txt").write_text("\n".join(filter(None, TEXTS)))
+    given = ("--candidates", tmp_path / "texts.txt", "--output", tmp_path / "index")
+    code, _ = call("index", "build", folder, *given, "--engine", "onnx")
+    assert code == 0
+    code, found = call("search", tmp_path / "index", "wifi", "--top-k", "1", "--engine", "onnx")
+    expected = load_model(folder).rank("wifi", list(filter(None, TEXTS)))[0].text
+    assert found["results"][0]["hits"][0]["text"] == expected
+    assert run(["search", str(tmp_path / "index"), "wifi", "--engine", "torch"], commands()) == 2
+    assert "has no weights for torch" in " ".join(capsys.readouterr().err.split())
+
+
+def test_training_refuses_an_export(exported, tmp_path, capsys):
+    folder = exported("poly")[1]
+    examples = [{"context": text, "response": text} for text in TEXTS if text]
+    (tmp_path / "train.jsonl").write_text("\n".join(map(json.dumps, examples)))
+    with pytest.raises(UsageError, match=r"run by the engine onnx.* cannot be trained"):
+        polyrank.train(load_model(folder), examples, tmp_path / "trained", max_steps=1)
+    given = ["--train", tmp_path / "train.jsonl", "--output", tmp_path / "trained"]
+    given += ["--arch", "poly", "--base", folder, "--max-steps", "1"]
+    assert run(["train", *map(str, given)], commands()) == 2
+    assert "cannot be trained" in " ".join(capsys.readouterr().err.split())
+    assert [each.name for each in tmp_path.iterdir()] == ["train.jsonl"]
+
+
 def test_the_graph_of_another_kind_of_model_is_refused(poly, exported):
-    shutil.copy(exported("cross")[1] / "pair.onnx", poly / "encoder.onnx")
+    shutil.copy(exported("electra")[1] / "pair.onnx", poly / "encoder.onnx")
     sealed(poly, lambda record: record)
     with pytest.raises(ModelError, match="takes attention_mask, input_ids, token_type_ids"):
         load_model(poly)

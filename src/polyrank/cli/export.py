@@ -43,6 +43,9 @@ def export(options: ExportOptions, output: Output) -> None:
     with the same vectors and scores. A poly-encoder and a cross-encoder with the head interaction
     need polyrank beside it, and trust_remote_code=True.
 
+    onnx: the graphs of a model of any architecture, which polyrank runs with ONNX Runtime instead
+    of torch. They are compared with torch first, and only written if they agree.
+
     The last lines say how to load the folder and where it differs from the model.
     """
     known = field_types(TARGETS[options.to].config)

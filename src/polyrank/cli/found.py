@@ -70,6 +70,7 @@ def find(path: Path) -> Finding:
 def a_model(path: Path) -> Finding | None:
     """A saved polyrank model."""
     from polyrank.models.description import fingerprint_of, read_description
+    from polyrank.models.engines.record import is_export, read_record
 
     described = read_description(path)
     if described is None:
@@ -110,6 +111,14 @@ def a_model(path: Path) -> Finding | None:
         facts["trained"] = {name: trained[name] for name in TRAINED if name in trained}
         if trained.get("figures"):
             facts["dev figures"] = trained["figures"]
+    if is_export(path):
+        exported = read_record(path)
+        words += f", exported for the engine {exported.engine}"
+        facts["precision"] = exported.precision
+        facts["graphs"] = {name: graph.file for name, graph in exported.graphs.items()}
+        facts["exported from"] = exported.source.get("fingerprint")
+        facts["versions"] = exported.versions
+        facts["check"] = exported.check
     facts["bytes"] = size_of(path)
     facts["fingerprint"] = fingerprint_of(path)
     if beside := work_beside(path):

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import torch
 
 from polyrank.errors import UsageError
+from polyrank.interop.agreement import Agreement, HeldTexts, agreement
 from polyrank.interop.graphs import GraphFile, encoder_shapes, graph_files
 from polyrank.models.base import Model
 from polyrank.models.checkpoint import load_model
@@ -21,6 +22,7 @@ from polyrank.models.engines.record import (
     Graph,
     export_fingerprint,
     file_records,
+    read_record,
     write_record,
 )
 
@@ -70,6 +72,14 @@ def write_graphs(
     record = replace(record, fingerprint=export_fingerprint(model.identity(), record))
     write_record(folder, record)
     return record
+
+
+def checked(model: Model, folder: Path, texts: HeldTexts, device: str = "cpu") -> Agreement:
+    """Compare the export in a folder with its model, and write the result into its record."""
+    exported = load_model(folder, device=device)
+    found = agreement(model, exported, texts)
+    write_record(folder, replace(read_record(folder), check=asdict(found)))
+    return found
 
 
 def prepared(model: Model) -> Model:

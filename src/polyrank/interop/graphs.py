@@ -167,6 +167,7 @@ def encoder_shapes(model: Model) -> dict[str, EncoderShape]:
             max_length=tower.max_length,
             has_segments=tower.has_segments,
             first_place=tower.first_place,
+            is_causal=tower.is_causal,
         )
         for name, tower in zip(model.described_encoders(), model.towers, strict=False)
     }

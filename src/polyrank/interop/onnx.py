@@ -4,40 +4,80 @@ from __future__ import annotations
 
 import contextlib
 import importlib.metadata
+import importlib.util
 import io
 import logging
 import warnings
 from collections.abc import Iterator
+from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from polyrank.errors import MissingExtraError, ModelError
+from polyrank.export_targets import OnnxExport
+from polyrank.interop.agreement import held_texts, require_equal
+from polyrank.interop.export import Written
+from polyrank.interop.graph_folder import checked, prepared, write_graphs
 from polyrank.interop.graphs import GraphFile
+from polyrank.models.base import Model
+from polyrank.models.engines.onnx import import_runtime
 
 ENDING = ".onnx"
 PACKAGES = ("torch", "onnx", "onnxscript", "onnxruntime")
+LOGGERS = ("torch.onnx", "torch.__trace")
+"""Those of the exporter; the second one writes a book if anybody listens to all loggers."""
 LARGEST_FILE = 1_500_000_000
 """The most bytes of weights in the graph's own file, since ONNX's format ends at 2 GB; more lie
 beside it."""
 
 
-def write_graph(graph: GraphFile, folder: Path) -> tuple[str, list[str]]:
+def write(model: Model, folder: Path, config: OnnxExport, path: Path) -> Written:
+    """Write a model as ONNX graphs into `folder`, which becomes `path`, and check them.
+
+    Args:
+        model: The model; it is not changed.
+        folder: An empty folder.
+        config: Without settings.
+        path: Where the folder will be.
+
+    Returns:
+        How to load it, and how far it is from torch.
+
+    Raises:
+        UsageError: The model cannot become a graph.
+        ModelError: ONNX cannot express it, or the graphs give other results than torch.
+        MissingExtraError: A package is not installed.
+    """
+    require_exporter()
+    plain = prepared(model)
+    noted = {name: importlib.metadata.version(name) for name in PACKAGES}
+    write_graphs(plain, folder, "onnx", partial(write_graph, noted=noted), versions=noted)
+    found = checked(plain, folder, held_texts(plain))
+    require_equal(found)
+    return Written(
+        load=f'polyrank.load_model("{path}", engine="onnx")',
+        notes=tuple(found.lines()),
+        report=asdict(found),
+    )
+
+
+def write_graph(graph: GraphFile, folder: Path, *, noted: dict[str, str]) -> tuple[str, list[str]]:
     """Write a graph with its weights, of any number of texts and tokens.
 
     Args:
         graph: The graph.
         folder: Where to write.
+        noted: Gets the version of ONNX's operators, `opset`.
 
     Returns:
         The name of the graph's file, and of all files.
 
     Raises:
-        MissingExtraError: A package that the exporter needs is not installed.
         ModelError: torch cannot express the encoder in ONNX.
     """
-    require_exporter()
     name = graph.name + ENDING
     size = sum(each.numel() * each.element_size() for each in graph.module.parameters())
     with silenced():
@@ -58,6 +98,7 @@ def write_graph(graph: GraphFile, folder: Path) -> tuple[str, list[str]]:
                 "Use another encoder, or run the model with torch.",
             ) from error
         forget_origin(program.model)
+        noted["opset"] = str(program.model.opset_imports[""])
         program.save(folder / name, external_data=size > LARGEST_FILE)
     return name, [each.name for each in folder.glob(f"{name}*")]
 
@@ -76,27 +117,26 @@ def forget_origin(model: Any) -> None:
         value.metadata_props.clear()
 
 
-def versions() -> dict[str, str]:
-    """The versions of what writes and reads the graphs."""
-    return {name: importlib.metadata.version(name) for name in PACKAGES}
-
-
 def require_exporter() -> None:
     """Raise MissingExtraError unless all packages are installed."""
-    for name in PACKAGES[1:]:
-        if importlib.util.find_spec(name) is None:
-            raise MissingExtraError(name, "onnx", "An export to ONNX")
+    if importlib.util.find_spec("onnx") is None:
+        raise MissingExtraError("onnx", "onnx", "An export to ONNX")
+    if importlib.util.find_spec("onnxscript") is None:
+        raise MissingExtraError("onnxscript", "onnx", "An export to ONNX")
+    import_runtime()
 
 
 @contextlib.contextmanager
 def silenced() -> Iterator[None]:
     """Without the exporter's warnings, which are for those who write it."""
-    logger = logging.getLogger("torch.onnx")
-    level = logger.level
-    logger.setLevel(logging.ERROR)
+    loggers = [logging.getLogger(name) for name in LOGGERS]
+    levels = [logger.level for logger in loggers]
+    for logger in loggers:
+        logger.setLevel(logging.ERROR)
     try:
         with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
             warnings.simplefilter("ignore")
             yield
     finally:
-        logger.setLevel(level)
+        for logger, level in zip(loggers, levels, strict=True):
+            logger.setLevel(level)

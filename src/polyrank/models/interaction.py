@@ -83,7 +83,7 @@ class InteractionHead(nn.Module):
         """Outputs (B, T, h) of pairs to scores (B, 1)."""
         left, right = (mean(outputs, side) for side in sides)
         tokens = functional.normalize(outputs, dim=-1)
-        cosines = tokens @ tokens.mT  # (B, T, T)
+        cosines = tokens @ tokens.transpose(-1, -2)  # (B, T, T)
         there = cosines.masked_fill(~sides.context[:, :, None], -torch.inf).amax(dim=1)
         back = cosines.masked_fill(~sides.candidate[:, None, :], -torch.inf).amax(dim=2)
         shares = self.shares(outputs, sides.context, 0), self.shares(outputs, sides.candidate, 1)
@@ -210,8 +210,9 @@ class TokenOrder:
 
     def rows(self, tokens: Tensor) -> Tensor:
         """(n, h) → (B, T, h), zeros elsewhere."""
-        empty = tokens.new_zeros(self.shape.numel(), tokens.shape[-1])
-        return empty.index_copy(0, self.order, tokens).view(*self.shape, -1)
+        rows, longest = self.shape
+        empty = tokens.new_zeros(rows * longest, tokens.shape[-1])  # numel() would end a trace
+        return empty.index_copy(0, self.order, tokens).view(rows, longest, -1)
 
 
 def embedded(encoder: Any, ids: Tensor, places: Tensor) -> Tensor:
@@ -239,7 +240,7 @@ def attended(
     bias = bias.to(query.dtype)
     if torch.is_grad_enabled() and query.device.type == "cpu":
         # torch's fused attention is slow on the way back on CPUs; see docs/log.md.
-        logits = query @ key.mT * query.shape[-1] ** -0.5 + bias
+        logits = query @ key.transpose(-1, -2) * query.shape[-1] ** -0.5 + bias
         mixed = logits.softmax(dim=-1).to(value.dtype) @ value
     else:
         mixed = functional.scaled_dot_product_attention(query, key, value, attn_mask=bias)

@@ -107,6 +107,7 @@ def train(
         StorageError: The model or a checkpoint cannot be written.
     """
     require_model(model, "model")
+    model.require_weights("be trained")
     say = listener(say, show_progress_bar)
     processes.connect(model.device.type)
     with processes.explaining_lost_processes():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -109,6 +110,8 @@ def open_session(runtime: Any, file: Path, providers: list[Any]) -> Any:
     options = runtime.SessionOptions()
     options.intra_op_num_threads = torch.get_num_threads()
     options.inter_op_num_threads = 1
+    if os.environ.get("OMP_WAIT_POLICY", "").lower() == "passive":  # as torch's threads wait
+        options.add_session_config_entry("session.intra_op.allow_spinning", "0")
     options.log_severity_level = 3
     try:
         return runtime.InferenceSession(str(file), options, providers=providers)

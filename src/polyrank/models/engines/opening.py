@@ -49,6 +49,7 @@ class GraphBackbone(Backbone):
         self.has_segments = shape.has_segments
         self.max_length = shape.max_length
         self.first_place = shape.first_place
+        self.is_causal = shape.is_causal
 
     def require_sides(self) -> None:
         """The graph was made of an encoder that can read two texts side by side."""

@@ -53,6 +53,7 @@ class EncoderShape:
     max_length: int | None
     has_segments: bool
     first_place: int = 0
+    is_causal: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)

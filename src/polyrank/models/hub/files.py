@@ -16,6 +16,7 @@ from polyrank.storage import read_object
 ADAPTER = "adapter_config.json"
 MODULES = "modules.json"
 OWN = "polyrank.json"
+EXPORT = "export.json"
 ROUTER = "router_config.json"
 DESCRIPTIONS = (
     "config.json",
@@ -25,6 +26,7 @@ DESCRIPTIONS = (
     ROUTER,
     "config_sentence_transformers.json",
     "sentence_bert_config.json",
+    EXPORT,
 )
 TOKENIZER = (
     "tokenizer.json",
@@ -112,6 +114,8 @@ def read_first(place: str, names: Collection[str]) -> list[str]:
 
 def weights_of(folder: Path, place: str, names: Collection[str]) -> list[str]:
     """The weights in a place. Raises ModelError if there are none, or only pickled ones."""
+    if OWN in names and EXPORT in names:
+        return graphs_of(folder, names)
     adapter = join(place, ADAPTER) in names
     whole, index = join(place, ADAPTER_WEIGHTS if adapter else WEIGHTS), join(place, INDEX)
     if whole in names:
@@ -140,6 +144,20 @@ def weights_of(folder: Path, place: str, names: Collection[str]) -> list[str]:
         f"There is no {whole}, so the model has no weights that polyrank reads.",
         "Check the name, or give the folder of an encoder or a saved model.",
     )
+
+
+def graphs_of(folder: Path, names: Collection[str]) -> list[str]:
+    """The graphs of an exported model. Raises ModelError if one is missing."""
+    from polyrank.models.engines.record import read_record
+
+    files = list(read_record(folder).files)
+    missing = [file for file in files if file not in names]
+    if missing:
+        raise ModelError(
+            f"Of the exported model in {folder}, the graph {missing[0]} is missing.",
+            "Download it again, or ask its authors.",
+        )
+    return files
 
 
 def join(place: str, name: str) -> str:

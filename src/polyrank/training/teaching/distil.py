@@ -113,6 +113,7 @@ def distil(
             f"The student must be a bi- or poly-encoder, got a {type(student).__name__}.",
             "Load one first, for example with BiEncoder.from_pretrained(path).",
         )
+    student.require_weights("be trained")
     processes.connect(student.device.type)
     settings, objective = objective_given(objective, settings)
     for name, given, cls in (
