@@ -98,6 +98,24 @@ def test_settings_are_kept(settings, bert, tmp_path):
     assert theirs.get_embedding_dimension() == model.dimension
 
 
+def test_weights_stay_in_bfloat16(bert, tmp_path):
+    model = load_variant("bi", bert, weights_dtype="bfloat16", projection=6)
+    made = polyrank.export(model, tmp_path / "out", to="sentence-transformers")
+    assert "The encoder's weights are bfloat16" in made.notes[-1]
+    size = (tmp_path / "out" / "query_0_Transformer" / "model.safetensors").stat().st_size
+    numbers = sum(each.numel() for each in model.context_tower.parameters())
+    assert size < 3 * numbers
+    theirs = sentence_transformers.SentenceTransformer(
+        str(tmp_path / "out"), device="cpu", model_kwargs={"dtype": torch.float32}
+    )
+    require_equal(theirs, model)
+    model.save_pretrained(tmp_path / "model")
+    polyrank.export(tmp_path / "model", tmp_path / "again", to="sentence-transformers")
+    for file in (tmp_path / "out").rglob("*.safetensors"):
+        again = tmp_path / "again" / file.relative_to(tmp_path / "out")
+        assert again.read_bytes() == file.read_bytes()
+
+
 def test_one_encoder_with_two_reductions_and_prompts(bert, tmp_path):
     settings = {"reduction": "first", "candidate_reduction": "max", "context_prompt": "what is "}
     model = load_variant("bi", bert, shared_towers=True, **settings)

@@ -86,6 +86,17 @@ def test_the_norm_of_a_head_keeps_its_bias(encoder_folder, tmp_path):
     require_equal(theirs, model)
 
 
+@pytest.mark.parametrize("head", ["pooler", "linear", "interaction"])
+def test_weights_stay_in_bfloat16(head, bert, tmp_path):
+    model = load_variant("cross", bert, head=head, weights_dtype="bfloat16", **LENGTHS)
+    trusting = {"trust_remote_code": True} if head == "interaction" else {}
+    theirs, made = exported(
+        model, tmp_path / "out", model_kwargs={"dtype": torch.float32}, **trusting
+    )
+    assert ("The encoder's weights are bfloat16" in made.notes[-1]) is not bool(trusting)
+    require_equal(theirs, model)
+
+
 def test_classes_keep_their_names(bert, tmp_path):
     names = ("no", "perhaps", "yes")
     for head in ("linear", "pooler"):

@@ -106,10 +106,11 @@ def export(
 
 
 def opened(source: str | Path | os.PathLike[str], revision: str | None) -> Model:
-    """The saved model of a folder or hub id, on the CPU in float32."""
+    """The saved model of a folder or hub id, on the CPU, with its weights as they are."""
     from polyrank.models.checkpoint import load_model
 
-    return load_model(Path(source), device="cpu", dtype="float32", revision=revision)
+    place = Path(source)
+    return load_model(place, device="cpu", dtype="float32", revision=revision, weights_dtype="auto")
 
 
 def notes_on_training(source: Path) -> tuple[str, ...]:

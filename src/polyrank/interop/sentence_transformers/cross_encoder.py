@@ -74,7 +74,7 @@ def classifier(model: Any) -> Module:
             for part in ("weight", "bias")
             if f"{origin}.{part}" in own
         }
-    made.load_state_dict(weights)
+    made.load_state_dict(weights, assign=True)  # each in its own dtype
     return pair_transformer(model, made.eval(), {})
 
 

@@ -10,6 +10,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import torch
+
 from polyrank._version import __version__
 from polyrank.errors import UsageError
 from polyrank.export_targets import SentenceTransformersExport
@@ -69,8 +71,21 @@ def write(model: Any, folder: Path, config: SentenceTransformersExport, path: Pa
         write_json(folder / SETTINGS, plan.settings)
     load = '{}("{}"{})'.format(plan.load, "{}", plan.arguments)
     use = f"from sentence_transformers import {plan.load}\n\nmodel = {load}\n{CALLS[plan.calls]}"
-    write_card(folder, model, path.name, use.format(PLACEHOLDER), plan.notes)
-    return Written(load=load.format(path), notes=tuple(plan.notes))
+    notes = [*plan.notes, *([] if plan.arguments else precision_notes(model))]
+    write_card(folder, model, path.name, use.format(PLACEHOLDER), notes)
+    return Written(load=load.format(path), notes=tuple(notes))
+
+
+def precision_notes(model: Any) -> list[str]:
+    """What to say of weights that are not in float32."""
+    dtypes = {each.dtype for tower in model.towers for each in tower.parameters()}
+    if dtypes == {torch.float32}:
+        return []
+    names = " and ".join(sorted(str(dtype).removeprefix("torch.") for dtype in dtypes))
+    return [
+        f"The encoder's weights are {names}, in which the library computes. With "
+        'model_kwargs={"dtype": "float32"} its results are equal.'
+    ]
 
 
 def plan_of(model: Any, config: SentenceTransformersExport) -> Plan:
@@ -182,6 +197,6 @@ def with_transformers(model: Any) -> Any:
     with tempfile.TemporaryDirectory() as folder:
         place = Path(folder) / "model"
         model.save_copy(place)
-        again = load_model(place, device="cpu", dtype="float32")
+        again = load_model(place, device="cpu", dtype="float32", weights_dtype="auto")
     again.path = model.path
     return again
