@@ -153,6 +153,15 @@ class Handler(http.server.BaseHTTPRequestHandler):
             ]
             self.answer(content={"_id": "1", "id": name, "sha": sha, "siblings": files})
 
+    def tree(self, name, revision):
+        if found := self.opened(name, revision):
+            repository, sha = found
+            files = [
+                {"type": "file", "path": file, "size": len(content), "oid": digest(content)[:40]}
+                for file, content in repository.commits[sha].items()
+            ]
+            self.answer(content=files)
+
     def resolve(self, name, revision, file):
         found = self.opened(name, revision)
         if not found:
@@ -243,6 +252,7 @@ NAME = "([^/]+/[^/]+)"
 ROUTES = (
     ("GET", f"/api/models/{NAME}", Handler.model_info),
     ("GET", f"/api/models/{NAME}/revision/([^/]+)", Handler.model_info),
+    ("GET", f"/api/models/{NAME}/tree/([^/]+)", Handler.tree),
     ("GET HEAD", f"/{NAME}/resolve/([^/]+)/(.+)", Handler.resolve),
     ("POST", "/api/repos/create", Handler.create),
     ("POST", f"/api/models/{NAME}/branch/([^/]+)", Handler.branch),

@@ -52,6 +52,17 @@ def test_push_then_use_by_id(hub, bert, tmp_path, pairs, capsys, monkeypatch):
     assert scores[0] != scores[2]
 
 
+def test_push_keeps_the_dtype_of_the_weights(hub, bert, tmp_path, capsys, monkeypatch):
+    monkeypatch.setenv("HF_TOKEN", "secret")
+    half = load_variant("bi", bert, weights_dtype="bfloat16")
+    half.save_pretrained(tmp_path / "half")
+    code, said = call(capsys, "push", tmp_path / "half", "me/half")
+    assert code == 0
+    assert said["fingerprint"] == half.fingerprint()
+    found = load_model("me/half", weights_dtype="auto")
+    assert found.fingerprint() == half.fingerprint()
+
+
 def test_search_with_a_model_of_the_hub(hub, bert, tmp_path, capsys):
     load_variant("bi", bert).save_pretrained(tmp_path / "model")
     hub.add("me/model", tmp_path / "model", branch="v1")

@@ -15,6 +15,7 @@ from polyrank.errors import ModelError, StorageError, UsageError
 from polyrank.models.bi_encoder import BiEncoder
 from polyrank.models.checkpoint import load_model
 from polyrank.models.cross_encoder import CrossEncoder
+from polyrank.models.engines.record import ExportRecord, FileRecord, write_record
 from polyrank.models.hub import download
 from polyrank.models.source import hub_id, local_folder
 from tiny_encoders import TEXTS, VARIANTS, load_variant
@@ -248,6 +249,36 @@ def test_shards_and_adapters(hub, own_bert, tmp_path):
     hub.add("some/adapter", adapter)
     folder = local_folder("some/adapter")
     assert sorted(os.listdir(folder)) == ["adapter_config.json", "adapter_model.safetensors"]
+
+
+def test_an_export(hub, bert, tmp_path):
+    """Its graphs are named in export.json; polyrank.models.engines says what becomes of them."""
+    load_variant("bi", bert).save_pretrained(tmp_path / "export")
+    (tmp_path / "export" / "model.safetensors").unlink()
+    add_unwanted(tmp_path / "export")
+    for file in ("context.onnx", "context.onnx.data"):
+        (tmp_path / "export" / file).write_bytes(b"a graph of ours")
+    files = {
+        name: FileRecord(bytes=15, sha256="") for name in ("context.onnx", "context.onnx.data")
+    }
+    described = {"engine": "onnx", "precision": "float32", "graphs": {}, "encoders": {}}
+    described |= {"fingerprint": "", "source": {}, "versions": {}}
+    write_record(tmp_path / "export", ExportRecord(**described, files=files))
+    hub.add("some/export", tmp_path / "export")
+    folder = local_folder("some/export")
+    assert {each.name for each in folder.iterdir()} == {
+        "polyrank.json",
+        "export.json",
+        "context.onnx",
+        "context.onnx.data",
+        "backbone",
+    }
+    assert local_folder("some/export", local_files_only=True) == folder
+    del hub.repositories["some/export"].commits[folder.name]["context.onnx.data"]
+    with pytest.raises(
+        ModelError, match=r"1 of 2 files of weights are missing, context\.onnx\.data"
+    ):
+        local_folder("some/export", cache_dir=tmp_path / "other")
 
 
 def test_a_reranker(hub, tmp_path, monkeypatch):

@@ -41,7 +41,7 @@ def push(options: PushOptions, output: Output) -> None:
     """
     from polyrank.models.checkpoint import load_model
 
-    model = load_model(options.model, device="cpu", dtype="float32")
+    model = load_model(options.model, device="cpu", weights_dtype="auto")
     address = model.push_to_hub(
         options.repository,
         private=options.private,

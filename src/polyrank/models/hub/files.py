@@ -113,9 +113,14 @@ def read_first(place: str, names: Collection[str]) -> list[str]:
 
 
 def weights_of(folder: Path, place: str, names: Collection[str]) -> list[str]:
-    """The weights in a place. Raises ModelError if there are none, or only pickled ones."""
-    if OWN in names and EXPORT in names:
-        return graphs_of(folder, names)
+    """The weights in a place, or the graphs that have them.
+
+    Raises ModelError if there are none, or only pickled ones.
+    """
+    if not place and OWN in names and EXPORT in names:
+        from polyrank.models.engines.record import read_record
+
+        return require_all(folder, sorted(read_record(folder).files), names)
     adapter = join(place, ADAPTER) in names
     whole, index = join(place, ADAPTER_WEIGHTS if adapter else WEIGHTS), join(place, INDEX)
     if whole in names:
@@ -124,14 +129,7 @@ def weights_of(folder: Path, place: str, names: Collection[str]) -> list[str]:
         shards = read_object(folder / index).get("weight_map")
         if isinstance(shards, dict) and shards:
             files = sorted({join(place, str(file)) for file in shards.values()})
-            missing = [file for file in files if file not in names]
-            if not missing:
-                return files
-            raise ModelError(
-                f"Of the model in {folder}, {len(missing)} of {len(files)} files of weights are "
-                f"missing, {missing[0]} among them.",
-                "Download it again, or ask its authors.",
-            )
+            return require_all(folder, files, names)
     pickled = [each for each in names if each.endswith(PICKLES) and parent(each) == place]
     if pickled:
         raise ModelError(
@@ -146,18 +144,16 @@ def weights_of(folder: Path, place: str, names: Collection[str]) -> list[str]:
     )
 
 
-def graphs_of(folder: Path, names: Collection[str]) -> list[str]:
-    """The graphs of an exported model. Raises ModelError if one is missing."""
-    from polyrank.models.engines.record import read_record
-
-    files = list(read_record(folder).files)
+def require_all(folder: Path, files: list[str], names: Collection[str]) -> list[str]:
+    """The files of weights. Raises ModelError if some are missing."""
     missing = [file for file in files if file not in names]
-    if missing:
-        raise ModelError(
-            f"Of the exported model in {folder}, the graph {missing[0]} is missing.",
-            "Download it again, or ask its authors.",
-        )
-    return files
+    if not missing:
+        return files
+    raise ModelError(
+        f"Of the model in {folder}, {len(missing)} of {len(files)} files of weights are missing, "
+        f"{missing[0]} among them.",
+        "Download it again, or ask its authors.",
+    )
 
 
 def join(place: str, name: str) -> str:
