@@ -5,6 +5,7 @@ import contextlib
 import torch
 from corpus_cases import pretraining_of
 
+from polyrank.models.adapters.layers import adapter_parameters, attach
 from polyrank.records import Example, LabelledPair
 from polyrank.training.config import TrainingConfig
 from polyrank.training.objectives.registry import ObjectiveConfig, build
@@ -49,8 +50,11 @@ CASES = {
 TASKS = {"classification": {"task": "classify"}, "regression": {"task": "regress"}}
 
 
-def setup_of(variant, folder, case, *, cache="never", batch_tokens=48, **settings):
-    """What trains a tiny model on a case, in float64 where the model can, without dropout."""
+def setup_of(variant, folder, case, *, cache="never", batch_tokens=48, lora_rank=None, **settings):
+    """What trains a tiny model on a case, in float64 where the model can, without dropout.
+
+    With `lora_rank`, it has adapters, whose weights are far from their start.
+    """
     if case == "corpus":
         setup = pretraining_of(folder, cache=cache, **settings)
         set_dropout(setup.module, 0.0)
@@ -59,6 +63,8 @@ def setup_of(variant, folder, case, *, cache="never", batch_tokens=48, **setting
     if variant.startswith("cross"):
         settings = TASKS.get(name, {}) | settings
     model = load_variant(variant, folder, max_context_length=20, **settings)
+    if lora_rank is not None:
+        add_adapters(model, lora_rank)
     config = TrainingConfig(train_batch_tokens=batch_tokens, num_negatives=3)
     objective = ObjectiveConfig(objective=name, gradient_cache=cache, **own)
     setup = build(model, records, config, objective, teacher_of(case, folder))
@@ -66,6 +72,16 @@ def setup_of(variant, folder, case, *, cache="never", batch_tokens=48, **setting
         setup.module.double()
     set_dropout(setup.module, 0.0)
     return setup.module.train(), setup.collator, setup.dataset
+
+
+def add_adapters(model, rank):
+    """Give a model adapters that change its outputs."""
+    with torch.random.fork_rng(devices=[]), torch.no_grad():
+        torch.manual_seed(2)
+        attach(model, rank=rank, alpha=2 * rank)
+        for tower in model.towers:
+            for parameter in adapter_parameters(tower):
+                parameter.normal_(std=0.1)
 
 
 def teacher_of(case, folder):

@@ -26,6 +26,11 @@ COMBINATIONS = {
     )
     for cache in caches
 }
+LORA = {"lora_rank": 3}
+COMBINATIONS["bi-lora"] = ("bi", "softmax", "never", LORA)
+COMBINATIONS["bi-lora-shared"] = ("bi", "softmax", "always", {**LORA, "shared_towers": True})
+COMBINATIONS["poly-lora"] = ("poly-learnt", "softmax", "always", LORA)
+COMBINATIONS["cross-lora"] = ("cross", "listwise", "never", LORA)
 COMBINATIONS["bi-corpus-never"] = ("bi", "corpus", "never", {})
 COMBINATIONS["bi-corpus-always"] = ("bi", "corpus", "always", {})
 COMBINATIONS["bi-corpus-two-towers"] = ("bi", "corpus", "never", {"shared_towers": False})

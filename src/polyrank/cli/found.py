@@ -120,13 +120,20 @@ def a_model(path: Path) -> Finding | None:
         facts["versions"] = exported.versions
         facts["check"] = exported.check
     facts["bytes"] = size_of(path)
-    facts["fingerprint"] = fingerprint_of(path)
+    facts["fingerprint"] = fingerprint_of(path) if described.adapters is None else merged(path)
     if beside := work_beside(path):
         facts["unfinished"] = str(beside)
     use = f"polyrank index build {path} --candidates FILE --output INDEX"
     if described.architecture == "cross":
         use = f'polyrank search INDEX "your text" --reranker {path}'
     return Finding(kind="model", words=words, facts=facts, hint=f"Use it with: {use}")
+
+
+def merged(path: Path) -> str:
+    """The fingerprint of a model that is saved without its base."""
+    from polyrank.models.checkpoint import load_model
+
+    return load_model(path, device="cpu", trainable=False).fingerprint()
 
 
 def an_index(path: Path) -> Finding | None:

@@ -28,7 +28,7 @@ from polyrank.pretraining.registry import USUAL, TaskSettings, joins
 from polyrank.pretraining.split import TablesSettings
 from polyrank.tokens.masking_config import MaskingConfig
 from polyrank.training import processes
-from polyrank.training.config import TrainingConfig
+from polyrank.training.config import LORA, TrainingConfig
 from polyrank.training.model_card import Provenance
 from polyrank.training.pretraining.config import PretrainingConfig
 from polyrank.training.recipes import PRETRAINING, find
@@ -42,8 +42,8 @@ NEW = {"projection": 512, "learning_rate": 5e-4}
 LENGTHS = {"max_context_length": 64, "max_candidate_length": 288}
 MODEL: dict[str, Any] = {"shared_towers": True, **LENGTHS}
 """The defaults of the model around any encoder."""
-UNUSED = ("num_negatives",)
-"""Settings of training that have no effect on pre-training."""
+UNUSED = ("num_negatives", "lora_rank", *LORA)
+"""Settings of training that have no effect on pre-training, or cannot be used for it."""
 METRIC = (
     "The held-out figure that chooses the best checkpoint: held_out, which is the mean "
     "over the tasks, or loss. By default, held_out."

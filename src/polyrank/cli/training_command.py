@@ -95,8 +95,9 @@ def warn_of_idle_training(
     known = field_types(TrainingConfig)
     papers = {name: value for name, value in presets.items() if name in known}
     for setting, cause in without_effect(config, replace(default, **papers)).items():
-        other = f"{flag_of(cause)} {getattr(config, cause)}"
-        output.warn(f"{flag_of(setting)} has no effect with {other}.")
+        value = getattr(config, cause)
+        other = f"without {flag_of(cause)}" if value is None else f"with {flag_of(cause)} {value}"
+        output.warn(f"{flag_of(setting)} has no effect {other}.")
 
 
 def run_training(

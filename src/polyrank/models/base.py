@@ -15,6 +15,8 @@ from torch import Tensor, nn
 
 from polyrank.config import require_whole, to_mapping
 from polyrank.errors import UsageError
+from polyrank.models.adapters.folders import Base, write_adapters
+from polyrank.models.adapters.layers import is_adapted, merged_copy, named_towers
 from polyrank.models.answers import Answering
 from polyrank.models.backbone import (
     BACKBONE_FOLDER,
@@ -64,6 +66,10 @@ class Model(Answering):
         self.candidate_tokenizer = candidate_tokenizer or tokenizer
         self.path: Path | None = None
         self.hub_id: str | None = None
+        self.origins: tuple[Path, ...] = ()
+        """The folder that each tower comes from, also where it is not the user's own."""
+        self.bases: dict[str, Base] = {}
+        """Of a model that is saved as adapters: what each tower's is for."""
         self.batch_tokens: int = 4096
         self.compute_dtype = torch.float32
         self.engine: Engine | None = None
@@ -140,7 +146,8 @@ class Model(Answering):
             if self.engine is not None:
                 self._fingerprint = (state, export_fingerprint(self.identity(), self.engine.record))
                 return self._fingerprint[1]
-            own = {k: v for k, v in self.state_dict().items() if not k.startswith(f"{CLASSIFIER}.")}
+            own = self.merged_weights()
+            own = {k: v for k, v in own.items() if not k.startswith(f"{CLASSIFIER}.")}
             self._fingerprint = (state, digest_of_weights(self.identity(), own))
         return self._fingerprint[1]
 
@@ -149,7 +156,7 @@ class Model(Answering):
         if self.classes is None:
             return self.fingerprint()
         identity = {"scores": self.fingerprint(), **to_mapping(self.classifier_config)}
-        return digest_of_weights(identity, self.state_dict())
+        return digest_of_weights(identity, self.merged_weights())
 
     def identity(self) -> dict[str, Any]:
         """The settings that define a score, as plain values."""
@@ -164,6 +171,15 @@ class Model(Answering):
 
     def drop_classifier(self) -> None:
         """Drop a classifier besides the scores: other training of the encoders outdates it."""
+
+    def merged_weights(self) -> dict[str, Tensor]:
+        """Every weight by its name, with adapters merged into those of their layers."""
+        weights: dict[str, Tensor] = self.state_dict()
+        for name, tower in named_towers(self):
+            if is_adapted(tower):
+                weights = {k: v for k, v in weights.items() if not k.startswith(f"{name}.")}
+                weights |= merged_copy(tower).state_dict(prefix=f"{name}.")
+        return weights
 
     def weights_state(self) -> int:
         """A number that changes whenever a parameter is written."""
@@ -248,6 +264,7 @@ class Model(Answering):
         self.require_weights("be saved")
         self.save_copy(path, extra=extra)
         self.path = Path(path).absolute()
+        self.origins = (self.path, self.path)
 
     def save_copy(self, path: str | Path, *, extra: Mapping[str, str] | None = None) -> None:
         """Write the model folder as `save_pretrained` does, but leave `path` as it is.
@@ -257,8 +274,12 @@ class Model(Answering):
         if self.engine is not None:
             copy_export(self.engine.folder, Path(path), self.description(), self.fingerprint())
             return
+        weights, adapters = self.merged_weights(), None
+        if self.bases:
+            weights = {k: v for k, v in weights.items() if k.partition(".")[0] not in self.bases}
+            adapters = partial(write_adapters, self)
         encoders = self.described_encoders()
-        write_folder(Path(path), self.description(), self.state_dict(), encoders, extra or {})
+        write_folder(Path(path), self.description(), weights, encoders, extra or {}, adapters)
 
     def save_description(self, folder: Path) -> None:
         """Write everything but weights into a folder: settings, encoders and tokenisers."""
@@ -456,6 +477,7 @@ class Model(Answering):
             require_free(folder, candidate_folder)
             model = open_export(cls, folder, settings, device=device, dtype=dtype)
         model.path = folder.absolute() if is_own and candidate_folder is None else None
+        model.origins = (folder, folder if candidate_folder is None else candidate_folder)
         if batch_tokens is not None:
             model.batch_tokens = batch_tokens
         return cast("Self", model.eval())

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from polyrank.errors import ModelError
+from polyrank.models.adapters.folders import described_in
 from polyrank.models.backbone import WeightsDtype
 from polyrank.models.base import Model
 from polyrank.models.bi_encoder import BiEncoder
@@ -88,7 +89,7 @@ def load_model(
             require_same_shape(folder, description.settings, settings)
     elif not is_static(folder) and read_reranker(folder) is not None:
         model_class = CrossEncoder
-    elif is_sentence_transformer(folder) or is_static(folder):
+    elif is_sentence_transformer(described_in(folder)) or is_static(folder):
         model_class = BiEncoder
     if model_class is not None:
         is_own = Path(path).is_dir()

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from polyrank.errors import ModelError
+from polyrank.models.adapters.folders import described_in
 from polyrank.models.backbone import BACKBONE_FOLDER
 from polyrank.models.bert import BERTS
 from polyrank.models.description import DESCRIPTION
@@ -83,6 +84,7 @@ def default_head(folder: Path, task: str) -> str:
 
 def kind_of(folder: Path) -> str | None:
     """The kind of the encoder of a base, `bert` for instance; None where nothing says it."""
+    folder = described_in(folder)
     if (folder / DESCRIPTION).is_file():
         folder = folder / BACKBONE_FOLDER
     else:

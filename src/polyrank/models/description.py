@@ -28,6 +28,8 @@ class Description(NamedTuple):
     settings: dict[str, Any]
     classifier: dict[str, Any] | None = None
     """The fields of `ClassifierConfig`, for a model that tells classes."""
+    adapters: dict[str, dict[str, str]] | None = None
+    """Where each tower's adapter lies and what it is for, for a model without its bases."""
 
 
 def read_description(path: Path) -> Description | None:
@@ -43,6 +45,7 @@ def read_description(path: Path) -> Description | None:
         form, architecture = described["format"], described["architecture"]
         settings = dict(described["settings"])
         classifier = dict(described["classifier"]) if "classifier" in described else None
+        adapters = read_adapters(described["adapters"]) if "adapters" in described else None
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise ModelError(
             f"{file} is not a description of a model: {type(error).__name__}: {error}.",
@@ -68,7 +71,15 @@ def read_description(path: Path) -> Description | None:
             from_mapping(ClassifierConfig, classifier, where=f"{file}, classifier")
     except UsageError as error:
         raise ModelError(error.problem, error.remedy) from error
-    return Description(architecture, settings, classifier)
+    return Description(architecture, settings, classifier, adapters)
+
+
+def read_adapters(described: Mapping[str, Mapping[str, str]]) -> dict[str, dict[str, str]]:
+    """What a description says of adapters. Raises KeyError or TypeError for anything else."""
+    known = ("folder", "base_sha256", "dtype")
+    return {
+        tower: {name: str(adapter[name]) for name in known} for tower, adapter in described.items()
+    }
 
 
 def identity_of(config: Any) -> dict[str, Any]:

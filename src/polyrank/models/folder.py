@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -33,11 +33,15 @@ def write_folder(
     weights: dict[str, Tensor],
     encoders: Mapping[str, tuple[Any, Any]],
     extra: Mapping[str, str],
+    adapters: Callable[[Path], dict[str, Any]] | None = None,
 ) -> None:
     """Write a model beside `path` and rename it into place.
 
     `encoders` are described with their tokenisers in the folders by which they are named; `extra`
     are further texts by name.
+
+    `adapters` writes the adapters of the towers, which are not among the weights then, and says
+    where they are.
 
     Raises StorageError, and UsageError if something other than a model is in the way.
     """
@@ -48,6 +52,8 @@ def write_folder(
             save_file(apart(weights), fresh / WEIGHTS, metadata={"format": "pt"})
         except SafetensorError as error:
             raise OSError(str(error)) from error
+        if adapters is not None:
+            description = description._replace(adapters=adapters(fresh))
         for name, text in extra.items():
             (fresh / name).write_text(text, encoding="utf-8")
         write_description(fresh, description)
@@ -81,6 +87,8 @@ def write_description(folder: Path, description: Description) -> None:
     }
     if description.classifier is not None:
         described["classifier"] = description.classifier
+    if description.adapters is not None:
+        described["adapters"] = description.adapters
     (folder / DESCRIPTION).write_text(json.dumps(described, indent=2) + "\n", encoding="utf-8")
 
 

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 from torch.optim.optimizer import register_optimizer_step_post_hook
 
+from polyrank.models.adapters.layers import is_adapted, merged_copy
 from polyrank.models.backbone import KEPT, choose_attention
 from polyrank.scoring.matmul import Packed, can_pack
 
@@ -76,6 +77,7 @@ def inference_copy(module: nn.Module, dtype: torch.dtype, rows: int) -> nn.Modul
     and otherwise converted where they are used. Buffers that no file has, such as the angles of
     rotary positions, keep their precision.
     """
+    module = merged_copy(module) if is_adapted(module) else module
     parameter = next(module.parameters())
     is_kept = parameter.dtype in KEPT
     # nothing is copied twice: what stands for a parameter is the parameter, or its rounded form

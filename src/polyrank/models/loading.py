@@ -14,6 +14,11 @@ import torch
 
 from polyrank.config import from_mapping, to_mapping
 from polyrank.errors import ModelError, UsageError
+from polyrank.models.adapters.folders import (
+    described_in,
+    tokenizer_folder,
+    weights_of,
+)
 from polyrank.models.backbone import (
     BACKBONE_FOLDER,
     CANDIDATE_FOLDER,
@@ -28,7 +33,6 @@ from polyrank.models.description import read_description
 from polyrank.models.folder import (
     dtype_of,
     fit_weights,
-    read_weights,
 )
 from polyrank.models.reranker import take_head
 from polyrank.models.sentence_transformers import read_folder
@@ -137,7 +141,7 @@ def inherit(architecture: str, folder: Path, defaults: Mapping[str, Any]) -> dic
     if description is None and is_static(folder):
         brought = static_settings(folder)
     elif description is None:
-        taken = read_folder(folder)
+        taken = read_folder(described_in(folder))
         brought = {} if taken is None else taken.settings
         if architecture == "cross":  # the pooling of single texts is not that of pairs
             brought = {name: brought[name] for name in PROMPTS if name in brought}
@@ -164,7 +168,7 @@ def from_encoder(
         backbone, tokenizer = load_static(folder)
         config = settle(model_class, inherited, settings, backbone)
         return model_class(backbone, tokenizer, config)
-    taken = read_folder(folder)
+    taken = read_folder(described_in(folder))
     is_cross = model_class.architecture == "cross"
     context = read_tower(folder, "context", weights_dtype)
     if taken is not None and taken.has_two_sides and not is_cross:
@@ -243,8 +247,7 @@ def tokenizer_of(source: str | Path, revision: str | None = None) -> Any:
         return load_word_tokenizer(place) if static else load_tokenizer(place)
     if static:
         return load_static(folder)[1].pretrained
-    taken = read_folder(folder)
-    return load_tokenizer(folder if taken is None else taken.encoder)
+    return load_tokenizer(tokenizer_folder(folder))
 
 
 def reopen(
@@ -264,7 +267,7 @@ def reopen(
     separate = shared and settings.get("shared_towers") is False
     kept = {name: one for name, one in settings.items() if name != "shared_towers" or not separate}
     require_same_shape(folder, inherited, kept)
-    weights = read_weights(folder)
+    weights = weights_of(folder)
     dtype = dtype_of(weights, weights_dtype)
     model = empty_model(model_class, folder, inherited, settings, trainable=trainable, dtype=dtype)
     take_classifier(model, folder)
@@ -328,7 +331,7 @@ def derive(
     two = has_two_bases(folder) and model_class.architecture != "cross"
     if two:
         require_two(model_class, settings)
-    weights = read_weights(folder)
+    weights = weights_of(folder)
     dtype = dtype_of(weights, weights_dtype)
     model = empty_model(model_class, folder, inherited, settings, dtype=dtype)
     if has_two_bases(folder) and not two:  # a cross-encoder has the contexts' encoder

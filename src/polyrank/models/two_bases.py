@@ -11,18 +11,23 @@ from pathlib import Path
 from typing import Any
 
 from polyrank.errors import ModelError, UsageError
+from polyrank.models.adapters.folders import (
+    described_in,
+    load_any_encoder,
+    tokenizer_folder,
+    weights_of,
+)
 from polyrank.models.backbone import (
     BACKBONE_FOLDER,
     CANDIDATE_FOLDER,
     Backbone,
     Tower,
     build_encoder,
-    load_encoder,
     load_tokenizer,
 )
 from polyrank.models.config import TwoTowerConfig
 from polyrank.models.description import read_description
-from polyrank.models.folder import dtype_of, fit_weights, read_weights
+from polyrank.models.folder import dtype_of, fit_weights
 from polyrank.models.sentence_transformers import read_folder
 from polyrank.models.static import is_static
 from polyrank.models.taken_over import in_lower_case
@@ -66,15 +71,18 @@ def read_tower(folder: Path, side: str, weights_dtype: str = "float32") -> Tower
             "Give an encoder for each side, or train the static embeddings without the other.",
         )
     if read_description(folder) is None:
-        taken = read_folder(folder)
-        place, is_lower = folder, False
+        source = described_in(folder)
+        taken = read_folder(source)
+        place, is_lower = source, False
         if taken is not None:
             other = taken.candidate_encoder if side == "candidate" else None
             place, is_lower = other or taken.encoder, taken.lower_case
-        backbone, pretrained = Backbone(load_encoder(place, weights_dtype)), load_tokenizer(place)
+        place = place if source == folder else folder  # an adapter, which knows its base
+        backbone = Backbone(load_any_encoder(place, weights_dtype))
+        pretrained = load_tokenizer(tokenizer_folder(place))
         texts = TextTokenizer(in_lower_case(pretrained) if is_lower else pretrained)
         return Tower(backbone, texts)
-    weights = read_weights(folder)
+    weights = weights_of(folder)
     found = [each for each in TOWERS[side] if any(name.startswith(each) for name in weights)]
     if not found:
         raise ModelError(

@@ -52,6 +52,22 @@ class TrainingConfig:
     trainable: Literal["top", "top4", "all_but_embeddings", "all"] = "all"
     """The part of the encoders to train: the top layer, the top four layers, all layers without the
     embeddings, or everything. Heads, codes and projections are always trained."""
+    lora_rank: int | None = None
+    """Train an adapter of this rank (LoRA) instead of the encoder, which is frozen. Two towers have
+    an adapter each, over one encoder. 16 is a usual rank."""
+    lora_alpha: float | None = None
+    """The update that an adapter makes is multiplied by this / the rank. By default, twice the
+    rank."""
+    lora_dropout: float = 0.0
+    """The dropout of what an adapter reads."""
+    lora_targets: tuple[str, ...] = ()
+    """The linear layers that have an adapter: the ends of their names, or `all-linear`. By default,
+    those of the attention and the feed-forward part of every layer."""
+    lora_learning_rate: float = 1e-3
+    """The peak learning rate of the adapters."""
+    lora_merge: bool = False
+    """Save the encoder with the adapter merged into it. Otherwise the adapter is saved alone, and
+    the model needs its base."""
     rescale_last_layer: float | Literal["bert"] = 1.0
     """The factor by which the last normalisation scales the encoders' outputs at the start. 1
     changes nothing. `bert` computes the factor that gives the outputs the standard deviation of
@@ -77,7 +93,12 @@ class TrainingConfig:
     def __post_init__(self) -> None:
         for name in ("batch_size", "num_negatives", "evaluations", "train_batch_tokens"):
             require(getattr(self, name) >= 1, name, "at least 1", getattr(self, name))
-        rates = ("learning_rate", "new_learning_rate", "static_learning_rate")
+        rates = (
+            "learning_rate",
+            "new_learning_rate",
+            "static_learning_rate",
+            "lora_learning_rate",
+        )
         for name in (*rates, "epochs", "max_grad_norm"):
             require(getattr(self, name) > 0, name, "positive", getattr(self, name))
         factor = self.rescale_last_layer
@@ -90,11 +111,25 @@ class TrainingConfig:
         steps = self.max_steps
         require(steps is None or steps >= 1, "max_steps", "at least 1", steps)
         require(0 <= self.dropout < 1, "dropout", "from 0 to below 1", self.dropout)
+        self.require_lora()
         often = self.evaluations_per_epoch
         require(often is None or often > 0, "evaluations_per_epoch", "positive", often)
         known = f"loss, {NAMES}, spearman, pearson, accuracy, macro_f1 or held_out"
         metric = self.metric
         require(metric is None or bool(METRICS.fullmatch(metric)), "metric", known, repr(metric))
+
+    def require_lora(self) -> None:
+        """Raise UsageError for settings that LoRA cannot have."""
+        rank, alpha, share = self.lora_rank, self.lora_alpha, self.lora_dropout
+        require(rank is None or rank >= 1, "lora_rank", "at least 1", rank)
+        require(alpha is None or alpha > 0, "lora_alpha", "positive", alpha)
+        require(0 <= share < 1, "lora_dropout", "from 0 to below 1", share)
+        if rank is None:
+            return
+        known = "all or all_but_embeddings with lora_rank"
+        require(self.trainable in ("all", "all_but_embeddings"), "trainable", known, self.trainable)
+        factor = self.rescale_last_layer
+        require(factor == 1, "rescale_last_layer", "1 with lora_rank", factor)
 
     def steps_per_epoch(self, num_examples: int) -> int:
         """The steps of one pass. A last batch that is not full is left out."""
@@ -115,6 +150,7 @@ class TrainingConfig:
 
 
 STANDARD = TrainingConfig()
+LORA = ("lora_alpha", "lora_dropout", "lora_targets", "lora_learning_rate", "lora_merge")
 
 
 def without_effect(config: TrainingConfig, default: TrainingConfig = STANDARD) -> dict[str, str]:
@@ -126,6 +162,8 @@ def without_effect(config: TrainingConfig, default: TrainingConfig = STANDARD) -
         "plateau_factor": ("schedule", config.schedule != "plateau"),
         "evaluations": ("evaluations_per_epoch", config.evaluations_per_epoch is not None),
         "epochs": ("max_steps", config.max_steps is not None),
+        "learning_rate": ("lora_rank", config.lora_rank is not None),
+        **dict.fromkeys(LORA, ("lora_rank", config.lora_rank is None)),
     }
     return {
         name: cause

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from polyrank.errors import UsageError
+from polyrank.models.adapters.layers import is_adapted, train_adapters
 from polyrank.models.backbone import KEPT, choose_attention
 from polyrank.models.base import Model
 from polyrank.progress import Say, silent
@@ -52,7 +53,7 @@ def prepare(
     rescale(model, factors)
     for tower in model.towers:
         for path, module in tower.named_modules():
-            if isinstance(module, nn.Dropout):
+            if isinstance(module, nn.Dropout) and "lora_dropout" not in path:
                 module.p = 0.0 if "attention" in path and "output" not in path else config.dropout
         if model.device.type == "cpu" and not tower.is_static:
             # torch's fused attention is slow in the backward pass on CPUs; see docs/log.md.
@@ -65,9 +66,13 @@ def freeze(model: Model, trainable: str) -> None:
 
     `top` and `top4`: the highest layers; `all_but_embeddings`: every layer, but nothing below them
     (words, positions, segments, their normalisation and projection); `all`. What follows the last
-    layer is trained with it. Raises UsageError for an encoder whose layers are not known.
+    layer is trained with it. Of an encoder with an adapter, only that is trained. Raises UsageError
+    for an encoder whose layers are not known.
     """
     for encoder in (tower.encoder for tower in model.towers):
+        if is_adapted(encoder):
+            train_adapters(encoder)
+            continue
         encoder.requires_grad_(True)
         if trainable == "all":
             continue

@@ -115,14 +115,16 @@ def idle_settings(run: Run, names: Iterable[str]) -> list[str]:
         return []
     chosen = objective_for(run.model, run.examples, run.objective)
     idle = {
-        name: f"{cause} = {getattr(run.config, cause)}"
+        name: f"with {cause} = {value}"
+        if (value := getattr(run.config, cause)) is not None
+        else f"without {cause}"
         for name, cause in idle_in_training(run.config).items()
     }
     for name in idle_in_objective(run.objective, chosen, run.model.architecture):
-        idle[name] = f"the objective {chosen.name}"
+        idle[name] = f"with the objective {chosen.name}"
     if not run.dev:
-        idle["metric"] = "no dev data"
-    return [f"{name} has no effect with {idle[name]}." for name in names if name in idle]
+        idle["metric"] = "with no dev data"
+    return [f"{name} has no effect {idle[name]}." for name in names if name in idle]
 
 
 def objective_given(

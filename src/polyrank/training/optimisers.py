@@ -41,7 +41,8 @@ def parameter_groups(
     """
     towers = tuple(f"model.{name}." for name in model.tower_names)
     is_static = model.towers[0].is_static
-    rate = config.static_learning_rate if is_static else config.learning_rate
+    encoders = config.learning_rate if config.lora_rank is None else config.lora_learning_rate
+    rate = config.static_learning_rate if is_static else encoders
     groups: dict[tuple[bool, bool], list[nn.Parameter]] = {}
     for name, parameter in module.named_parameters():
         if parameter.requires_grad:

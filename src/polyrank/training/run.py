@@ -31,6 +31,7 @@ from polyrank.progress import Say, bar, print_line, silent
 from polyrank.runtime import peak_memory, set_seed
 from polyrank.storage import require_replaceable
 from polyrank.training import processes
+from polyrank.training.adapters import attach_adapters, merging_adapters
 from polyrank.training.config import TrainingConfig
 from polyrank.training.dev_evaluation import evaluation_of
 from polyrank.training.encoders import freeze, prepare
@@ -102,6 +103,7 @@ def train(
     Raises:
         UsageError: A setting is unknown or given twice, another run works on the same output, or an
             unfinished run with other settings is in the way.
+        MissingExtraError: LoRA needs the extra `lora`.
         DataError: The examples cannot be read, or there are too few.
         TrainingError: The loss is not finite or has diverged.
         StorageError: The model or a checkpoint cannot be written.
@@ -110,7 +112,7 @@ def train(
     model.require_weights("be trained")
     say = listener(say, show_progress_bar)
     processes.connect(model.device.type)
-    with processes.explaining_lost_processes():
+    with processes.explaining_lost_processes(), merging_adapters(model):
         with processes.sharing_errors():
             run = run_of(
                 model,
@@ -131,6 +133,7 @@ def train(
             run = with_objective(run)
             job = training_job(run)  # before the model gets what the objective adds to it
             set_seed(run.config.seed)
+            attach_adapters(run)
             setup = build(model, run.examples, run.config, run.objective, teacher)
             evaluation = evaluation_of(setup, run.dev, run.config)
         for note in (*idle_settings(run, settings), *setup.notes):

@@ -171,6 +171,22 @@ class RankingTrainer(Trainer):
             raise processes.said_once(broken(problem))
         return loss
 
+    @property
+    def frozen(self) -> set[str]:
+        """The names of the parameters that are not trained."""
+        named = self.model.named_parameters(remove_duplicate=False)
+        return {name for name, parameter in named if not parameter.requires_grad}
+
+    def _issue_warnings_after_load(self, load_result: Any) -> None:
+        """Raise StorageError for a checkpoint without all that is trained."""
+        lacking = set(load_result.missing_keys) - self.frozen
+        if lacking or load_result.unexpected_keys:
+            raise StorageError(
+                f"A checkpoint lacks {len(lacking)} tensors and has "
+                f"{len(load_result.unexpected_keys)} that are unknown.",
+                "Start the run again with --restart.",
+            )
+
     def require_finite_weights(self) -> None:
         """Raise TrainingError where a weight is infinite or NaN."""
         norms = [p.detach().float().norm() for p in self.model.parameters() if p.requires_grad]
@@ -245,12 +261,16 @@ class RankingTrainer(Trainer):
         processes.barrier()
 
     def _save(self, output_dir: str | None = None, state_dict: Any = None) -> None:
-        """Write the weights of a checkpoint, and no pickled settings beside them."""
+        """Write the trained weights of a checkpoint, and no pickled settings beside them.
+
+        What is frozen comes with the base again.
+        """
         if not self.args.should_save:
             return
         folder = Path(output_dir or self.args.output_dir)
         folder.mkdir(parents=True, exist_ok=True)
         weights = self.model.state_dict() if state_dict is None else state_dict
+        weights = {name: one for name, one in weights.items() if name not in self.frozen}
         save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
 
 

@@ -76,6 +76,10 @@ def places_of(folder: Path) -> Iterator[tuple[str, bool]]:
         yield "", True
         yield BACKBONE_FOLDER, False
         yield f"candidate_{BACKBONE_FOLDER}", False
+        adapters = read_object(folder / OWN).get("adapters")
+        if isinstance(adapters, dict):
+            below = {str(each.get("folder")) for each in adapters.values()}
+            yield from ((place, True) for place in sorted(below - {"."}))
         return
     modules = modules_in(folder)
     if modules is None:
@@ -124,7 +128,8 @@ def weights_of(folder: Path, place: str, names: Collection[str]) -> list[str]:
     adapter = join(place, ADAPTER) in names
     whole, index = join(place, ADAPTER_WEIGHTS if adapter else WEIGHTS), join(place, INDEX)
     if whole in names:
-        return [whole]
+        with_heads = adapter and join(place, OWN) in names  # the adapter of a model of our own
+        return [whole, join(place, WEIGHTS)] if with_heads else [whole]
     if index in names and not adapter:
         shards = read_object(folder / index).get("weight_map")
         if isinstance(shards, dict) and shards:

@@ -1,0 +1,1 @@
+"""LoRA: adapters on a model's encoders, in memory and as folders."""
