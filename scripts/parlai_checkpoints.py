@@ -301,7 +301,8 @@ def compare(folder: Path) -> bool:
             for row, others in zip(found, expected["scores"], strict=True)
             for one, other in zip(row, others, strict=True)
         )
-        fits &= same and worst <= 1e-5
+        largest = max(abs(score) for row in expected["scores"] for score in row)
+        fits &= same and worst <= 1e-5 * max(largest, 1)
         words = "equal" if same else "differ"
         print(f"{file.parent.name:<20}{words:>10}{worst:>22.2e}{seconds:>10.2f}")
     return fits

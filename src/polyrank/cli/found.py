@@ -15,6 +15,7 @@ from polyrank.errors import PolyrankError
 from polyrank.export_targets import EXPORTED
 from polyrank.jobs import UNFINISHED, is_work, work_beside
 from polyrank.models.config import NAMES
+from polyrank.models.source import is_parlai
 from polyrank.storage import read_object
 
 NOTHING = "not a model, an index, a corpus, encoded parts, data or unfinished work. It seems to be "
@@ -283,7 +284,13 @@ def an_export(path: Path) -> Finding | None:
 
 
 def another_model(path: Path) -> Finding | None:
-    """An encoder or a model of sentence-transformers, which is a base to train from."""
+    """An encoder or a model of sentence-transformers, which is a base to train from.
+
+    Or a checkpoint of ParlAI, which becomes one.
+    """
+    if is_parlai(path):
+        hint = f"Turn it into a model with: polyrank import {path} --output MODEL"
+        return Finding(kind="checkpoint", words="a checkpoint of ParlAI", hint=hint)
     described = read_object(path / "config.json")
     stages = path / "modules.json"
     if "model_type" not in described and not stages.is_file():

@@ -23,6 +23,7 @@ from torch import Tensor, nn
 from polyrank.errors import ModelError, UsageError, nearest
 from polyrank.models.bert import BERTS, ROBERTAS, VARIANT, Bert, read_config
 from polyrank.models.config import NewEncoderConfig
+from polyrank.models.source import remedy_without_model
 from polyrank.storage import read_object
 from polyrank.tokens.batching import Batch
 from polyrank.tokens.saved_tokenizer import read_tokenizer
@@ -141,7 +142,9 @@ def load_encoder(folder: Path, weights_dtype: str = "float32") -> nn.Module:
     if not (folder / "config.json").is_file():
         raise ModelError(
             f"The folder {folder} is not a model: it has no config.json.",
-            "Give the folder of a saved polyrank model or encoder, or a hub id.",
+            remedy_without_model(
+                folder, "Give the folder of a saved polyrank model or encoder, or a hub id."
+            ),
         )
     from huggingface_hub.errors import StrictDataclassError
     from transformers import AutoConfig, AutoModel

@@ -19,7 +19,7 @@ from polyrank.models.loading import needs_new_head, require_same_shape
 from polyrank.models.poly_encoder import PolyEncoder
 from polyrank.models.reranker import read_reranker
 from polyrank.models.sentence_transformers import is_sentence_transformer
-from polyrank.models.source import hub_id, local_folder
+from polyrank.models.source import hub_id, local_folder, remedy_without_model
 from polyrank.models.static import is_static
 
 ARCHITECTURES: dict[str, type[Model]] = {
@@ -107,6 +107,9 @@ def load_model(
         return model
     raise ModelError(
         f"{path} is not a saved model: it has no {DESCRIPTION}.",
-        "Give a folder that `polyrank train` or save_pretrained wrote, that of a "
-        "sentence-transformers or model2vec model, or a file of word vectors.",
+        remedy_without_model(
+            folder,
+            "Give a folder that `polyrank train` or save_pretrained wrote, that of a "
+            "sentence-transformers or model2vec model, or a file of word vectors.",
+        ),
     )

@@ -7,6 +7,7 @@ what the folder holds.
 from __future__ import annotations
 
 import difflib
+import glob
 import importlib.util
 import os
 from pathlib import Path
@@ -121,6 +122,22 @@ def cached_models() -> list[str]:
 
     folders = Path(constants.HF_HUB_CACHE).glob("models--*")
     return [folder.name.removeprefix("models--").replace("--", "/", 1) for folder in folders]
+
+
+def is_parlai(path: Path) -> bool:
+    """Whether a folder or a file is a checkpoint of ParlAI, which can be imported."""
+    folder, name = (path, "*") if path.is_dir() else (path.parent, glob.escape(path.name))
+    return all(any(folder.glob(f"{name}{end}")) for end in (".opt", ".dict"))
+
+
+def remedy_without_model(path: Path, otherwise: str) -> str:
+    """What to do about a path where no model is."""
+    if is_parlai(path):
+        return (
+            "It is a checkpoint of ParlAI; turn it into a model first: "
+            f"polyrank import {path} --output MODEL."
+        )
+    return otherwise
 
 
 def looks_like_path(source: str) -> bool:

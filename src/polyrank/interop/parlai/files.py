@@ -23,10 +23,16 @@ from torch import Tensor
 from polyrank.errors import ModelError, UsageError
 
 DEFAULT_NAME = "model"
+UNFINISHED = ".checkpoint"
+"""Ends the name of a model that is still in training; it has the dictionary of the other."""
 CONVERSION = (
     'with torch: torch.save({"model": torch.load("model", weights_only=False)["model"]}, "model")'
 )
 """The way out of an old pickle. It runs whatever code the file holds."""
+
+
+BESIDE = (".opt", ".dict")
+"""What the names of the other files end with."""
 
 
 class Files(NamedTuple):
@@ -51,11 +57,16 @@ def find_files(checkpoint: Path) -> Files:
             f"There is no ParlAI checkpoint at {checkpoint}.",
             "Give the model file, beside which .opt and .dict are, or its folder.",
         )
-    folder = checkpoint if checkpoint.is_dir() else checkpoint.parent
-    model = model_in(checkpoint) if checkpoint.is_dir() else checkpoint
-    if not model.with_name(model.name + ".opt").is_file():
-        require_not_readable(checkpoint, folder)
-    files = Files(model, *(model.with_name(model.name + end) for end in (".opt", ".dict")))
+    if checkpoint.is_dir():
+        model = model_in(checkpoint)
+    else:  # one of its files
+        model = checkpoint.with_suffix("") if checkpoint.suffix in BESIDE else checkpoint
+    files = Files(model, *(model.with_name(model.name + end) for end in BESIDE))
+    if not files.dictionary.is_file():
+        shared = model.with_name(model.name.removesuffix(UNFINISHED) + ".dict")
+        files = files._replace(dictionary=shared)
+    if not files.options.is_file():
+        require_not_readable(checkpoint, model.parent)
     for file, what in zip(files, ("weights", "options", "dictionary"), strict=True):
         if not file.is_file():
             raise ModelError(
@@ -73,7 +84,8 @@ def model_in(folder: Path) -> Path:
     found = sorted(
         file.with_suffix("")
         for file in folder.glob("*.opt")
-        if not file.name.endswith(".dict.opt") and file.with_suffix("").is_file()
+        if not file.name.endswith((".dict.opt", f"{UNFINISHED}.opt"))
+        and file.with_suffix("").is_file()
     )
     if folder / DEFAULT_NAME in found or not found:
         return folder / DEFAULT_NAME
