@@ -6,7 +6,9 @@ import pytest
 import torch
 
 from polyrank import BiEncoder, CrossEncoder, Index, PolyEncoder
+from polyrank.cli.main import commands, run
 from polyrank.errors import UsageError
+from polyrank.interop.graphs import graph_files
 from polyrank.models.checkpoint import load_model
 from polyrank.models.description import fingerprint_of
 from tiny_encoders import LONG, POSITIONS, TEXTS, WIDTH
@@ -108,6 +110,25 @@ def test_an_index_of_it_is_searched(bert, wide, tmp_path):
         assert [hit.score for hit in found] == pytest.approx(row.topk(3).values.tolist(), abs=1e-5)
     again = Index.open(tmp_path / "index")
     assert again.search(DIALOGUES, top_k=3)[0][0].id == index.search(DIALOGUES, top_k=3)[0][0].id
+
+
+@pytest.mark.parametrize("swapped", [False, True])
+def test_exported_graphs_are_traced_on_the_tokens_of_each_side(bert, wide, swapped):
+    model = made(PolyEncoder, *((wide, bert) if swapped else (bert, wide)))
+    for graph in graph_files(model):
+        vectors = graph.module(*graph.example)[0]
+        assert vectors.shape[-1] == PROJECTION
+        assert vectors.isfinite().all()
+
+
+def test_info_shows_both_encoders(bert, wide, tmp_path, capsys):
+    made(BiEncoder, bert, wide).save_pretrained(tmp_path / "model")
+    assert run(["info", str(tmp_path / "model"), "--json"], commands()) == 0
+    facts = json.loads(capsys.readouterr().out)
+    assert facts["encoder"]["type"] == "bert"
+    assert (
+        facts["candidate_encoder"] | {"type": "roberta", "width": 48} == facts["candidate_encoder"]
+    )
 
 
 def test_what_cannot_be_joined_is_refused(bert, wide, tmp_path):

@@ -9,7 +9,7 @@ from corpus_cases import pretraining_of
 import polyrank
 from polyrank import BiEncoder
 from polyrank.cli.main import commands, run
-from polyrank.errors import UsageError
+from polyrank.errors import ModelError, UsageError
 from polyrank.models.checkpoint import load_model
 
 
@@ -61,3 +61,11 @@ def test_pairs_read_as_one_text_need_one_encoder(bert, wide, tmp_path):
     given = {"shared_towers": False, "projection": 24}
     with pytest.raises(UsageError, match="read a pair as one text"):
         pretraining_of(tmp_path / "base", tasks="mlm", **given)
+
+
+@pytest.mark.parametrize("family", ["qwen3", "gemma3"])
+def test_pairs_read_as_one_text_need_an_encoder_that_reads_both_ways(family, encoder_folder):
+    reason = "reads forwards" if family == "qwen3" else "no mask token"
+    with pytest.raises((UsageError, ModelError), match=reason):
+        pretraining_of(encoder_folder(family), tasks="mlm")
+    assert pretraining_of(encoder_folder(family), tasks="ict").module.parts

@@ -68,6 +68,17 @@ def find(path: Path) -> Finding:
     return Finding(kind="unknown", words=NOTHING + seems(path))
 
 
+def encoder_facts(config: Mapping[str, Any]) -> dict[str, Any]:
+    """What the description of an encoder says of it."""
+    names = {
+        "type": "model_type",
+        "layers": "num_hidden_layers",
+        "width": "hidden_size",
+        "vocabulary": "vocab_size",
+    }
+    return {name: config[key] for name, key in names.items() if key in config}
+
+
 def a_model(path: Path) -> Finding | None:
     """A saved polyrank model."""
     from polyrank.models.description import fingerprint_of, read_description
@@ -84,16 +95,9 @@ def a_model(path: Path) -> Finding | None:
     elif described.architecture == "cross":
         words += f" with the task {settings['task']} and the head {settings['head']}"
     encoder = read_object(path / "backbone" / "config.json")
-    facts["encoder"] = {
-        name: encoder[key]
-        for name, key in (
-            ("type", "model_type"),
-            ("layers", "num_hidden_layers"),
-            ("width", "hidden_size"),
-            ("vocabulary", "vocab_size"),
-        )
-        if key in encoder
-    }
+    facts["encoder"] = encoder_facts(encoder)
+    if other := read_object(path / "candidate_backbone" / "config.json"):
+        facts["candidate_encoder"] = encoder_facts(other)
     if described.architecture != "cross":
         layers = settings.get("dense") or [{"dimension": encoder.get("hidden_size")}]
         dimensions = settings.get("truncate_dim"), settings.get("projection")

@@ -134,7 +134,7 @@ def text_graph(
     name: str, module: nn.Module, inputs: tuple[str, ...], outputs: tuple[str, ...], model: Model
 ) -> GraphFile:
     """A graph that takes token ids."""
-    example = example_batch(model)
+    example = example_batch(model, name)
     return GraphFile(
         name=name,
         module=module.eval(),
@@ -145,11 +145,13 @@ def text_graph(
     )
 
 
-def example_batch(model: Model) -> Mapping[str, Tensor]:
-    """A batch of texts of which one is padded, and of which each has a second part."""
+def example_batch(model: Model, name: str) -> Mapping[str, Tensor]:
+    """A batch for a graph: texts of which one is padded, and of which each has a second part."""
     rows, tokens = EXAMPLE_SHAPE
-    ids = model.context_ids(["one text", "another text", "text"])
-    padding = model.tokenizer.padding or 0
+    is_candidate = name == "candidate"  # whose encoder may have another vocabulary
+    encode = model.candidate_ids if is_candidate else model.context_ids
+    ids = encode(["one text", "another text", "text"])
+    padding = (model.candidate_tokenizer if is_candidate else model.tokenizer).padding or 0
     padded = [(row * tokens)[:tokens] for row in ids]
     padded[1][tokens - 2 :] = [padding, padding]
     mask = torch.ones(rows, tokens, dtype=torch.int64)
