@@ -261,8 +261,8 @@ def test_each_side_has_its_prompt(as_sentence_transformer):
 
 
 def test_similarities(bert):
-    for variant in ("bi", "poly-learnt"):
-        model = load_variant(variant, bert)
+    for variant, settings in (("bi", {}), ("bi", {"unit_length": False}), ("poly-learnt", {})):
+        model = load_variant(variant, bert, **settings)
         adapted = interop.model(model)
         contexts = adapted.encode([{"text": TEXTS}], prompt_type="query")
         candidates = adapted.encode([{"text": TEXTS}])

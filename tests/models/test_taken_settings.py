@@ -15,7 +15,7 @@ from packaged_models import (
     require_equal_vectors,
     save_packaged,
 )
-from polyrank import Index, train
+from polyrank import Index, export, train
 from polyrank.cli.main import commands, run
 from polyrank.errors import ModelError, UsageError
 from polyrank.models.bi_encoder import BiEncoder
@@ -24,7 +24,7 @@ from polyrank.models.config import ClassifierConfig
 from polyrank.models.cross_encoder import CrossEncoder
 from polyrank.models.poly_encoder import PolyEncoder
 from polyrank.records import Example
-from tiny_encoders import TEXTS
+from tiny_encoders import TEXTS, tokenizer_of
 
 pytest.importorskip("sentence_transformers")
 DESCRIPTION = "config_sentence_transformers.json"
@@ -238,3 +238,37 @@ def test_the_command_line_shows_what_a_base_brings(bert, tmp_path, capsys):
     shown = capsys.readouterr().out
     assert "# context_prompt: 'how do i search: '" in shown
     assert "dense" not in shown  # no flag changes it
+
+
+def test_exporting_again_gives_the_same_vectors(bert, tmp_path):
+    for number, normalise in enumerate((True, False)):
+        folder = save_packaged(
+            bert, tmp_path / f"theirs{number}", normalise=normalise, prompts=PROMPTS
+        )
+        model = load_model(folder, **CPU)
+        exported = tmp_path / f"ours{number}"
+        export(model, exported, "sentence-transformers")
+        theirs = package()[0].SentenceTransformer(str(exported), device="cpu")
+        for encode, ours in (
+            (theirs.encode_query, model.encode_contexts),
+            (theirs.encode_document, model.encode_candidates),
+        ):
+            expected = torch.from_numpy(encode(TEXTS))
+            torch.testing.assert_close(ours(TEXTS), expected, atol=1e-5, rtol=1e-5)
+
+
+def test_static_embeddings_have_prompts_and_are_cut(tmp_path):
+    from sentence_transformers.sentence_transformer.modules import StaticEmbedding
+
+    tokenizer = tokenizer_of("bert").backend_tokenizer
+    vectors = torch.randn(
+        tokenizer.get_vocab_size(), 16, generator=torch.Generator().manual_seed(0)
+    )
+    static = StaticEmbedding(tokenizer, embedding_weights=vectors.numpy())
+    made = package()[0].SentenceTransformer(
+        modules=[static], device="cpu", prompts=PROMPTS, truncate_dim=7
+    )
+    made.save(str(tmp_path / "model"), create_model_card=False)
+    require_equal_vectors(tmp_path / "model")
+    with pytest.raises(UsageError, match="pool_prompt must be true"):
+        load_model(tmp_path / "model", pool_prompt=False)

@@ -191,7 +191,7 @@ class VectorAdapter(SearchAdapter):
         first, second = as_rows(embeddings1), as_rows(embeddings2)
         if first.ndim == 3:
             return self.model.score(first, second)
-        return first @ second.T  # both are candidates
+        return self.model.comparable(first) @ self.model.comparable(second).T  # both are candidates
 
     def similarity_pairwise(self, embeddings1: Any, embeddings2: Any) -> Tensor:
         """The first with the first, the second with the second, …: (N,)."""
@@ -199,7 +199,7 @@ class VectorAdapter(SearchAdapter):
         if first.ndim == 3:
             pairs = zip(first.split(1), second.split(1), strict=True)
             return torch.cat([self.model.score(one, other)[0] for one, other in pairs])
-        return (first * second).sum(dim=-1)
+        return (self.model.comparable(first) * self.model.comparable(second)).sum(dim=-1)
 
 
 def scores_of(

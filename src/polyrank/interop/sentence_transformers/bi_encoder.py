@@ -105,7 +105,8 @@ def side(model: Any, name: str, max_length: int | None = None) -> list[Module]:
         width = projection.out_features
     if model.dimension < width:
         modules.append(dense(torch.eye(model.dimension, width)))
-    return [*modules, normalize()] if config.similarity == "cosine" else modules
+    is_normalised = config.similarity == "cosine" and model.gives_unit_length
+    return [*modules, normalize()] if is_normalised else modules
 
 
 def own_or_shared(model: Any, side: str, part: str) -> Any:
