@@ -6,13 +6,12 @@ import torch
 
 import polyrank
 from polyrank.errors import UsageError
-from polyrank.models.backbone import Backbone
-from polyrank.models.bert import VARIANT, Bert, BertConfig
+from polyrank.models.adapters.folders import find_bases
+from polyrank.models.adapters.layers import adapter_parameters, attach
 from polyrank.models.bi_encoder import BiEncoder
 from polyrank.models.checkpoint import load_model
 from polyrank.models.config import DenseLayer
 from polyrank.models.static import from_words
-from polyrank.tokens.tokenizer import TextTokenizer
 from tiny_encoders import (
     DECODERS,
     FAMILIES,
@@ -20,7 +19,6 @@ from tiny_encoders import (
     OTHER_FAMILIES,
     TEXTS,
     load_variant,
-    tokenizer_of,
 )
 
 sentence_transformers = pytest.importorskip("sentence_transformers")
@@ -116,6 +114,27 @@ def test_weights_stay_in_bfloat16(bert, tmp_path):
         assert again.read_bytes() == file.read_bytes()
 
 
+@pytest.mark.parametrize("has_base", [False, True])
+def test_adapters_are_merged(has_base, bert, tmp_path):
+    pytest.importorskip("peft")
+    model = BiEncoder.from_pretrained(bert, shared_towers=False, **CPU)
+    bases = find_bases(model)
+    attach(model, rank=2, alpha=2)
+    with torch.no_grad():
+        for parameter in adapter_parameters(model):
+            parameter.normal_(std=0.3)
+    if has_base:  # saved as adapters alone, of both sides
+        model.bases = bases
+        model.save_pretrained(tmp_path / "lora")
+        polyrank.export(tmp_path / "lora", tmp_path / "out", to="sentence-transformers")
+    else:
+        polyrank.export(model, tmp_path / "out", to="sentence-transformers")
+    theirs = sentence_transformers.SentenceTransformer(str(tmp_path / "out"), device="cpu")
+    require_equal(theirs, model)
+    plain = BiEncoder.from_pretrained(bert, **CPU)
+    assert (plain.encode_contexts(TEXTS) - model.encode_contexts(TEXTS)).abs().max() > 0.01
+
+
 def test_one_encoder_with_two_reductions_and_prompts(bert, tmp_path):
     settings = {"reduction": "first", "candidate_reduction": "max", "context_prompt": "what is "}
     model = load_variant("bi", bert, shared_towers=True, **settings)
@@ -163,32 +182,6 @@ def test_the_candidates_alone(bert, tmp_path):
 def test_a_reduction_that_they_do_not_have_is_refused(bert, tmp_path):
     model = load_variant("bi", bert, reduction="mean_first")
     with pytest.raises(UsageError, match="cannot express reduction = mean_first"):
-        polyrank.export(model, tmp_path / "out", to="sentence-transformers")
-    assert not (tmp_path / "out").exists()
-
-
-def test_an_encoder_that_transformers_does_not_have_is_refused(tmp_path):
-    tokenizer = tokenizer_of("bert")
-    config = BertConfig(
-        model_type=VARIANT,
-        vocab_size=len(tokenizer),
-        hidden_size=16,
-        intermediate_size=24,
-        num_hidden_layers=1,
-        num_attention_heads=2,
-        max_position_embeddings=40,
-        type_vocab_size=2,
-        hidden_act="gelu",
-        hidden_dropout_prob=0.0,
-        layer_norm_eps=1e-5,
-        pad_token_id=0,
-        norm_first=True,
-        norm_embeddings=False,
-    )
-    model = BiEncoder(
-        Backbone(Bert(config)), TextTokenizer(tokenizer), polyrank.BiEncoderConfig()
-    ).eval()
-    with pytest.raises(UsageError, match="which does not have this one"):
         polyrank.export(model, tmp_path / "out", to="sentence-transformers")
     assert not (tmp_path / "out").exists()
 

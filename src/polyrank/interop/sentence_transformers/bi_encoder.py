@@ -21,7 +21,6 @@ from polyrank.interop.sentence_transformers.module_folder import (
     static_embedding,
     transformer,
 )
-from polyrank.models.bert import VARIANT
 from polyrank.models.static import StaticEncoder
 
 POOLING = {
@@ -76,7 +75,6 @@ def side(model: Any, name: str, max_length: int | None = None) -> list[Module]:
     max_length = max_length or getattr(config, f"max_{name}_length")
     tower = own_or_shared(model, name, "tower")
     tokenizer = getattr(model, "tokenizer" if name == "context" else "candidate_tokenizer")
-    require_known(tower.encoder)
     if isinstance(tower.encoder, StaticEncoder):
         modules = [static(model, tower.encoder, tokenizer, max_length)]
     else:
@@ -113,16 +111,6 @@ def own_or_shared(model: Any, side: str, part: str) -> Any:
     """A part of one side: the context's if both sides share the encoder."""
     shared = model.candidate_tower is None
     return getattr(model, f"context_{part}" if shared else f"{side}_{part}")
-
-
-def require_known(encoder: Any) -> None:
-    """Raise UsageError for an encoder that `transformers` does not have."""
-    if encoder.config.model_type == VARIANT:
-        raise UsageError(
-            "sentence-transformers runs encoders of transformers, which does not have this one: a "
-            "BERT with its norms elsewhere.",
-            "Export the model to another format, or use it with polyrank.",
-        )
 
 
 def pooling_of(reduction: str) -> str:

@@ -25,6 +25,7 @@ from polyrank.interop.sentence_transformers.module_folder import (
     write_json,
     write_modules,
 )
+from polyrank.models.adapters.layers import is_adapted
 from polyrank.models.hub.card import PLACEHOLDER
 
 SETTINGS = "config_sentence_transformers.json"
@@ -188,9 +189,10 @@ def of_pairs(prompt: str) -> dict[str, Any]:
 def with_transformers(model: Any) -> Any:
     """The model with the encoders and the tokeniser of `transformers`, which write their files.
 
-    One that was loaded for inference alone has others, and is saved and loaded again.
+    One that was loaded for inference alone has others, and one with adapters has layers of peft:
+    it is saved, with the adapters merged, and loaded again.
     """
-    if hasattr(model.tokenizer.pretrained, "sep_token"):
+    if hasattr(model.tokenizer.pretrained, "sep_token") and not is_adapted(model):
         return model
     from polyrank.models.checkpoint import load_model
 
