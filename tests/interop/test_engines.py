@@ -69,6 +69,7 @@ def test_an_engine_keeps_no_weights_and_trains_nothing(exported, tmp_path):
     run = PolyEncoder.from_pretrained(exported("poly")[1], engine="onnx")
     assert not list(run.parameters())
     assert not list(run.modules())[1:]
+    assert run.num_parameters() == exported("poly")[0].num_parameters() > 0
     for action in (
         run.train,
         lambda: run.save_pretrained(tmp_path / "saved"),
@@ -300,6 +301,8 @@ def test_a_model_in_bfloat16_is_exported_in_float32(exported, monkeypatch, tmp_p
     assert plain.compute_dtype == torch.float32
     assert plain.fingerprint() == model.fingerprint()
     assert rounded.compute_dtype == torch.bfloat16
+    kept = load_model(tmp_path / "model", device="cpu", weights_dtype="bfloat16")
+    assert next(prepared(kept).parameters()).dtype == torch.float32
 
 
 def test_info_and_commands_know_an_export(exported, tmp_path, capsys):
@@ -377,3 +380,11 @@ def test_no_transformers_is_needed(exported):
         "assert 'transformers' not in sys.modules and 'onnxscript' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_an_export_loads_by_its_hub_id(exported, hub):
+    folder = exported("poly")[1]
+    hub.add("some/export", folder)
+    run = load_model("some/export")
+    assert run.engine.name == "onnx"
+    assert run.fingerprint() == fingerprint_of(folder)

@@ -149,7 +149,7 @@ class Evaluator:
             identity=f"{fingerprint} {model.compute_dtype}",
             settings=model.identity(),
             device=str(model.device),
-            parameters=sum(parameter.numel() for parameter in model.parameters()),
+            parameters=model.num_parameters(),
             vector_bytes=4 * model.dimension if isinstance(model, TwoTower) else None,
             training_seconds=training_seconds(Path(source)),
         )

@@ -15,6 +15,7 @@ import torch
 from polyrank.errors import UsageError
 from polyrank.interop.agreement import Agreement, HeldTexts, agreement
 from polyrank.interop.graphs import GraphFile, encoder_shapes, graph_files
+from polyrank.models.adapters.layers import is_adapted
 from polyrank.models.base import Model
 from polyrank.models.checkpoint import load_model
 from polyrank.models.engines.record import (
@@ -68,6 +69,7 @@ def write_graphs(
         fingerprint="",
         source={"fingerprint": model.fingerprint(), "architecture": model.architecture},
         versions=dict(versions),
+        num_parameters=model.num_parameters(),
     )
     record = replace(record, fingerprint=export_fingerprint(model.identity(), record))
     write_record(folder, record)
@@ -91,6 +93,7 @@ def prepared(model: Model) -> Model:
     is_plain = all(
         each.device.type == "cpu" and each.dtype == torch.float32 for each in model.parameters()
     )
+    is_plain = is_plain and not any(is_adapted(tower) for tower in model.towers)
     if is_plain and model.compute_dtype == torch.float32:
         return model
     with tempfile.TemporaryDirectory() as place:

@@ -188,6 +188,12 @@ class Model(Answering):
         )
         return hash((optimizer_steps(), versions))
 
+    def num_parameters(self) -> int:
+        """The number of parameters; of an exported model, of the one it was exported from."""
+        if self.engine is not None:
+            return self.engine.record.num_parameters
+        return sum(parameter.numel() for parameter in self.parameters())
+
     def require_weights(self, purpose: str) -> None:
         """Raise UsageError for an exported model, which has no weights; it cannot `purpose`."""
         if self.engine is not None:

@@ -179,7 +179,7 @@ def meta_of(opened: Any, reranker: Any, name: str) -> Any:
         overwrites={
             "name": name,
             "revision": revision,
-            "n_parameters": sum(one.numel() for one in opened.parameters()),
+            "n_parameters": opened.num_parameters(),
             "max_tokens": opened.config.max_candidate_length,
             "embed_dim": None if crosses else opened.dimension,
             "similarity_fn_name": None if crosses or opened.architecture == "poly" else similarity,

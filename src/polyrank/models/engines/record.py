@@ -82,6 +82,8 @@ class ExportRecord:
     """The model that was exported: its fingerprint, and where it was."""
     versions: dict[str, str]
     """The versions of what wrote the graphs, and of their operators (`opset`)."""
+    num_parameters: int = 0
+    """The parameters of that model; a graph has its weights in other shapes."""
     check: dict[str, Any] = field(default_factory=dict)
     """How far the results are from torch's on held texts."""
 
