@@ -3,6 +3,7 @@
 import json
 
 import pytest
+from huggingface_hub import ModelCard
 from safetensors.torch import load_file
 
 from launching import launch
@@ -49,8 +50,9 @@ def corpora(tmp_path):
     articles.write_text("".join(json.dumps(article(n)) + "\n" for n in range(20)))
     talk = [{"id": f"c{n}", "turns": [sentence(n), "yes", sentence(n + 3)]} for n in range(12)]
     turns.write_text("".join(json.dumps(one) + "\n" for one in talk))
-    for source, name in ((articles, "wiki"), (turns, "talk")):
-        assert run(["corpus", str(source), "--output", str(tmp_path / name)], commands()) == 0
+    for source, name, language in ((articles, "wiki", ["--language", "en"]), (turns, "talk", [])):
+        made = ["corpus", str(source), "--output", str(tmp_path / name), *language]
+        assert run(made, commands()) == 0
     return tmp_path
 
 
@@ -72,6 +74,9 @@ def test_from_nothing_to_a_base_of_all_architectures(corpora, capsys):
     ].keys()
     assert "Making a vocabulary of at most 300 pieces" in captured.err
     assert not [path.name for path in corpora.iterdir() if path.name.startswith(".encoder")]
+    card = ModelCard.load(out / "README.md").data
+    assert card.language == ["en"]  # of the articles; that of the conversations is not known
+    assert {one.metric_type for one in card.eval_results} == found["held_out"].keys()
     examples = [Example(context=sentence(n), response=sentence(n + 1)) for n in range(16)]
     write_examples(corpora / "train.jsonl", examples)
     arguments = ["train", "--arch", "all", "--base", out, "--train", corpora / "train.jsonl"]

@@ -45,6 +45,19 @@ main()
 """
 
 
+def test_help_imports_no_library_of_other_formats():
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM, "evaluate", "--help"],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=300,
+    )
+    found = {name.split(".")[0] for name in json.loads(done.stderr.splitlines()[-1])["modules"]}
+    others = {"mteb", "peft", "onnx", "onnxruntime", "openvino", "nncf", "sentence_transformers"}
+    assert found & (others | {"torch", "transformers", "huggingface_hub"}) == set()
+
+
 @pytest.fixture(scope="module", params=["bi", "poly-learnt"])
 def index(request, bert, tmp_path_factory):
     path = tmp_path_factory.mktemp("start_up") / "index"

@@ -81,6 +81,15 @@ def test_an_engine_keeps_no_weights_and_trains_nothing(exported, tmp_path):
     assert not (tmp_path / "saved").exists()
 
 
+def test_an_export_loads_by_its_id_on_the_hub(exported, hub):
+    _, folder = exported("poly")
+    hub.add("some/export", folder)
+    found, expected = load_model("some/export"), load_model(folder)
+    assert torch.equal(found.score(CONTEXTS, TEXTS), expected.score(CONTEXTS, TEXTS))
+    assert found.fingerprint() == expected.fingerprint()
+    assert not [file for file in hub.fetched() if file.endswith((".safetensors", ".bin", ".py"))]
+
+
 def test_an_index_of_an_engine_finds_what_torch_finds(exported, tmp_path):
     model, folder = exported("poly")
     run = load_model(folder)
