@@ -100,7 +100,8 @@ def columns(stand_ins, tmp_path_factory):
 @pytest.fixture(autouse=True)
 def hub(columns, hub_with_stand_ins, monkeypatch):
     monkeypatch.chdir(columns[1])
-    for name in ("create_repo", "create_branch", "create_commit", "upload_folder"):
+    asked = ("model_info", "create_repo", "create_branch", "create_commit", "upload_folder")
+    for name in asked:
         monkeypatch.setattr(HfApi, name, uploaded)
 
 
