@@ -91,8 +91,8 @@ def require_float32(model: Model) -> None:
         raise UsageError(
             f"The encoder's weights are kept in {str(kept.pop()).removeprefix('torch.')}, in which "
             "they cannot be trained.",
-            "Load the model with weights_dtype=float32. Training still computes in bfloat16 if "
-            "dtype says so.",
+            "Load the model with weights_dtype=float32, or train adapters over them with lora_rank "
+            "(--lora-rank).",
         )
 
 
