@@ -216,3 +216,16 @@ def test_the_command_line_trains_adapters_and_warns_of_idle_settings(bert, tmp_p
 def test_pre_training_refuses_adapters(bert, tmp_path):
     with pytest.raises(UsageError, match="lora_rank cannot be used to pre-train"):
         train(fresh("bi", bert), records_of(), tmp_path / "out", lora_rank=2, max_steps=1)
+
+
+def test_adapters_are_trained_over_weights_that_are_kept_in_16_bits(bert, tmp_path):
+    kept = {"device": "cpu", "dtype": "float32", "weights_dtype": "bfloat16"}
+    set_seed(0)
+    model = BiEncoder.from_pretrained(bert, **kept)
+    train(model, examples(), tmp_path / "out", SHORT, show_progress_bar=False)
+    assert {p.dtype for p in model.parameters()} == {torch.bfloat16}
+    opened = BiEncoder.from_pretrained(tmp_path / "out", **kept)
+    assert equal_weights(opened, model)
+    assert opened.fingerprint() == model.fingerprint()
+    with pytest.raises(UsageError, match="cannot be trained"):
+        train(BiEncoder.from_pretrained(bert, **kept), examples(), tmp_path / "full", CONFIG)
