@@ -17,11 +17,14 @@ from packaged_models import (
 )
 from polyrank import Index, export, train
 from polyrank.cli.main import commands, run
+from polyrank.config import to_mapping
 from polyrank.errors import ModelError, UsageError
+from polyrank.interop.graphs import graph_files
 from polyrank.models.bi_encoder import BiEncoder
 from polyrank.models.checkpoint import load_model
 from polyrank.models.config import ClassifierConfig
 from polyrank.models.cross_encoder import CrossEncoder
+from polyrank.models.engines.opening import require_same
 from polyrank.models.poly_encoder import PolyEncoder
 from polyrank.records import Example
 from tiny_encoders import TEXTS, tokenizer_of
@@ -272,3 +275,13 @@ def test_static_embeddings_have_prompts_and_are_cut(tmp_path):
     require_equal_vectors(tmp_path / "model")
     with pytest.raises(UsageError, match="pool_prompt must be true"):
         load_model(tmp_path / "model", pool_prompt=False)
+
+
+def test_the_graphs_of_an_export_have_what_the_calls_need(bert, tmp_path):
+    folder = save_packaged(bert, tmp_path / "model", normalise=False, include_prompt=False)
+    (file,) = graph_files(load_model(folder, shared_towers=True, **CPU))
+    assert {"context_projected", "candidate_projected"} <= set(file.outputs)
+    saved = load_model(folder, **CPU).config
+    require_same(folder, {"pool_prompt": True, "context_prompt": ""}, {"context_prompt": "a"})
+    with pytest.raises(UsageError, match="were made with context_prompt = , not a"):
+        require_same(folder, to_mapping(saved), {"context_prompt": "a"})

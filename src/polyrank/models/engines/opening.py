@@ -34,7 +34,7 @@ from polyrank.models.engines.record import (
     write_record,
 )
 from polyrank.models.folder import write_description
-from polyrank.models.loading import READING, empty_model, take_classifier
+from polyrank.models.loading import PROMPTS, READING, empty_model, take_classifier
 from polyrank.storage import replaced_folder, require_replaceable
 from polyrank.tokens.batching import Batch
 
@@ -126,9 +126,13 @@ def require_free(folder: Path, candidate_folder: Path | None) -> None:
 
 
 def require_same(folder: Path, saved: Mapping[str, Any], settings: Mapping[str, Any]) -> None:
-    """Raise UsageError for a setting that is built into the graphs."""
+    """Raise UsageError for a setting that is built into the graphs.
+
+    The length of a prompt that is left out of the reduction is.
+    """
+    free = READING if saved.get("pool_prompt", True) else set(READING) - set(PROMPTS)
     for name, value in settings.items():
-        if name not in READING and value != saved.get(name, value):
+        if name not in free and value != saved.get(name, value):
             raise UsageError(
                 f"The graphs in {folder} were made with {name} = {saved[name]}, not {value}.",
                 f"Leave {name} out, or load the model that was exported with {name} = {value} and "
