@@ -98,7 +98,10 @@ SHOWN: Mapping[str, Mapping[str, tuple[str, ...]]] = {
         "Search": ("top_k", "filter", "exact", "reranker", "num_candidates"),
         "Hardware": ("device",),
     },
-    "export": {"Export": ("model", "to", "output", "only_candidates")},
+    "export": {
+        "Export": ("model", "to", "output", "only_candidates"),
+        "Speed": ("quantise", "calibration"),
+    },
     "reproduce": {
         "Data": ("tables", "data"),
         "Training": ("scale", "base", "max_steps", "batch_size", "seeds"),
@@ -204,7 +207,10 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = {
         'polyrank search my-index "How do I sort a list?" -k 3',
         "polyrank search my-index < questions.txt",
     ),
-    "export": ("polyrank export my-model --to sentence-transformers --output for-st",),
+    "export": (
+        "polyrank export my-model --to sentence-transformers --output for-st",
+        "polyrank export my-model --to openvino --output for-cpus",
+    ),
     "import": ("polyrank import parlai/model --output my-model",),
     "push": ("polyrank push my-model my-name/my-model --private",),
     "reproduce": (

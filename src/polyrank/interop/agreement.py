@@ -83,6 +83,17 @@ def require_equal(found: Agreement) -> None:
         )
 
 
+def require_overlap(found: Agreement, least: float) -> None:
+    """Raise ModelError for a quantised export that ranks too differently."""
+    if not found.overlap >= least:
+        raise ModelError(
+            f"The quantised graphs keep {found.overlap:.3f} of the best {BEST} of texts that they "
+            f"were not calibrated on, expected at least {least:g}; nothing was written.",
+            "Calibrate on more texts or on texts more like those that the model will read, accept "
+            "less with a lower min_overlap, or export it without quantise.",
+        )
+
+
 def held_texts(model: Model, seed: int = 0) -> HeldTexts:
     """Texts of tokens from the model's vocabulary, from one token to more than it reads.
 

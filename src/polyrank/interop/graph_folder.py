@@ -76,9 +76,9 @@ def write_graphs(
     return record
 
 
-def checked(model: Model, folder: Path, texts: HeldTexts, device: str = "cpu") -> Agreement:
+def checked(model: Model, folder: Path, texts: HeldTexts, dtype: str = "auto") -> Agreement:
     """Compare the export in a folder with its model, and write the result into its record."""
-    exported = load_model(folder, device=device)
+    exported = load_model(folder, device="cpu", dtype=dtype)
     found = agreement(model, exported, texts)
     write_record(folder, replace(read_record(folder), check=asdict(found)))
     return found

@@ -1,0 +1,170 @@
+"""A model as OpenVINO graphs, in float32 or with encoders that multiply in 8 bits.
+
+Knows OpenVINO's converter and files; knows no architecture.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.metadata
+import warnings
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from polyrank.errors import ModelError
+from polyrank.export_targets import OpenVinoExport
+from polyrank.interop.agreement import HeldTexts, held_texts, require_equal, require_overlap
+from polyrank.interop.calibration import calibration_batches, fewer, read_texts
+from polyrank.interop.export import Written
+from polyrank.interop.graph_folder import checked, prepared, write_graphs
+from polyrank.interop.graphs import GraphFile
+from polyrank.interop.onnx import dynamic_shapes
+from polyrank.interop.quantisation import quantised
+from polyrank.models.backbone import Backbone
+from polyrank.models.base import Model
+from polyrank.models.engines.openvino import array_of, import_openvino
+
+ENDING = ".xml"
+PACKAGES = ("torch", "openvino")
+
+
+def write(model: Model, folder: Path, config: OpenVinoExport, path: Path) -> Written:
+    """Write a model as OpenVINO graphs into `folder`, which becomes `path`, and check them.
+
+    Args:
+        model: The model; it is not changed.
+        folder: An empty folder.
+        config: Whether to quantise, on which texts, and how good the result must be.
+        path: Where the folder will be.
+
+    Returns:
+        How to load it, and how far it is from torch.
+
+    Raises:
+        UsageError: The model cannot become a graph.
+        ModelError: OpenVINO cannot express it, the graphs give other results than torch, or the
+            quantised ones rank too differently.
+        DataError: There are too few texts to calibrate on.
+        MissingExtraError: A package is not installed.
+    """
+    import_openvino()
+    plain = prepared(model)
+    load = f'polyrank.load_model("{path}", engine="openvino")'
+    if config.calibration is None:
+        write_graphs(plain, folder, "openvino", write_graph, versions=versions(PACKAGES))
+        found = checked(plain, folder, held_texts(plain), dtype="float32")
+        require_equal(found)
+        return Written(load=load, notes=tuple(found.lines()), report=asdict(found))
+    calibrated, held = read_texts(config.calibration)
+    noted = versions((*PACKAGES, "nncf"))
+    write_int8 = partial(write_quantised, model=plain, texts=calibrated)
+    write_graphs(plain, folder, "openvino", write_int8, versions=noted, precision="int8")
+    found = checked(plain, folder, fewer(held, plain), dtype="auto")
+    require_overlap(found, config.min_overlap)
+    return Written(load=load, notes=tuple(found.lines()), report=asdict(found))
+
+
+def write_graph(graph: GraphFile, folder: Path) -> tuple[str, list[str]]:
+    """Write a graph with its weights in float32, for any number of texts and tokens.
+
+    Returns the name of the graph's file, and of all files. Raises ModelError.
+    """
+    return save(converted(graph), graph.name, folder)
+
+
+def write_quantised(
+    graph: GraphFile, folder: Path, *, model: Model, texts: HeldTexts
+) -> tuple[str, list[str]]:
+    """Write a graph whose encoder multiplies in 8 bits; a classifier stays as it is.
+
+    Returns the name of the graph's file, and of all files. Raises ModelError, MissingExtraError.
+    """
+    found = converted(graph)
+    if any(isinstance(module, Backbone) for module in graph.module.modules()):
+        batches = [
+            {name: array_of(batch, name) for name in graph.inputs}
+            for batch in calibration_batches(model, graph.outputs, texts)
+        ]
+        found = quantised(found, model.towers, batches)
+    return save(found, graph.name, folder)
+
+
+def save(model: Any, name: str, folder: Path) -> tuple[str, list[str]]:
+    """Write a converted graph: the operators in .xml, the weights in .bin."""
+    file = folder / (name + ENDING)
+    import_openvino().save_model(model, file, compress_to_fp16=False)
+    return file.name, [file.name, file.with_suffix(".bin").name]
+
+
+def converted(graph: GraphFile) -> Any:
+    """A graph as OpenVINO's model. Raises MissingExtraError, ModelError."""
+    openvino = import_openvino()
+    with warnings.catch_warnings(), torch.no_grad():
+        warnings.simplefilter("ignore")  # the tracers' are for those who write modules
+        try:
+            model = from_torch(openvino, graph)
+        except Exception as error:  # its errors have no base class of their own
+            reason = " ".join(str(error).split())[:500].rstrip(".")
+            raise ModelError(
+                f"OpenVINO {openvino.__version__} cannot express the model: {reason}.",
+                "Use another encoder, or run the model with torch.",
+            ) from error
+    for ports, names in ((model.inputs, graph.inputs), (model.outputs, graph.outputs)):
+        for port, name in zip(ports, names, strict=True):
+            port.get_tensor().set_names({name})
+    shapes = {
+        port: openvino.PartialShape(
+            [-1 if axis in axes else size for axis, size in enumerate(example.shape)]
+        )
+        for port, axes, example in zip(model.inputs, graph.dynamic_axes, graph.example, strict=True)
+    }
+    model.reshape(shapes)
+    return model
+
+
+def from_torch(openvino: Any, graph: GraphFile) -> Any:
+    """What OpenVINO makes of a module.
+
+    TorchScript's tracer is several times as fast as torch.export, but cannot trace the masks of
+    some decoders.
+    """
+    try:
+        return openvino.convert_model(graph.module, example_input=graph.example)
+    except Exception:
+        with plain_attention(graph.module):
+            program = torch.export.export(
+                graph.module, graph.example, dynamic_shapes=dynamic_shapes(graph), strict=False
+            )
+        return openvino.convert_model(program)
+
+
+@contextlib.contextmanager
+def plain_attention(module: nn.Module) -> Iterator[None]:
+    """With attention as products and a softmax, whose masks are finite.
+
+    OpenVINO's fused attention gives no numbers for padding that sees nothing through a window.
+    """
+    encoders: list[Any] = [
+        each.encoder
+        for each in module.modules()
+        if isinstance(each, Backbone) and hasattr(each.encoder, "set_attn_implementation")
+    ]
+    kept = [encoder.config._attn_implementation for encoder in encoders]
+    for encoder in encoders:
+        encoder.set_attn_implementation("eager")
+    try:
+        yield
+    finally:
+        for encoder, implementation in zip(encoders, kept, strict=True):
+            encoder.set_attn_implementation(implementation)
+
+
+def versions(packages: Iterable[str]) -> dict[str, str]:
+    """The versions of what writes and reads the graphs."""
+    return {name: importlib.metadata.version(name) for name in packages}
