@@ -4,7 +4,9 @@ import json
 
 import pytest
 import torch
+from torch import nn
 
+from packaged_models import PROMPTS, save_packaged
 from polyrank import BiEncoder, CrossEncoder, Index, PolyEncoder
 from polyrank.cli.main import commands, run
 from polyrank.errors import UsageError
@@ -110,6 +112,32 @@ def test_an_index_of_it_is_searched(bert, wide, tmp_path):
         assert [hit.score for hit in found] == pytest.approx(row.topk(3).values.tolist(), abs=1e-5)
     again = Index.open(tmp_path / "index")
     assert again.search(DIALOGUES, top_k=3)[0][0].id == index.search(DIALOGUES, top_k=3)[0][0].id
+
+
+def test_models_of_sentence_transformers_keep_their_pooling_and_prompts(
+    bert, encoder_folder, tmp_path
+):
+    library = pytest.importorskip("sentence_transformers")
+    kinds = {"prompts": PROMPTS, "mode": "cls", "length": 20}
+    one = save_packaged(bert, tmp_path / "one", **kinds)
+    other = encoder_folder("distilbert")
+    two = save_packaged(other, tmp_path / "two", **(kinds | {"mode": "max", "length": 24}))
+    model = made(BiEncoder, one, two, projection=None)
+    texts = [*TEXTS, LONG]
+    for side, folder, ours in (
+        ("query", one, model.encode_contexts(texts)),
+        ("document", two, model.encode_candidates(texts)),
+    ):
+        theirs = library.SentenceTransformer(str(folder), device="cpu")
+        expected = getattr(theirs, f"encode_{side}")(texts, convert_to_tensor=True)
+        assert (ours * expected).sum(dim=1).min() > 1 - 1e-5
+    apart = save_packaged(other, tmp_path / "apart", include_prompt=False, **kinds)
+    with pytest.raises(UsageError, match="pool_prompt = True and pool_prompt = False"):
+        made(BiEncoder, one, apart)
+    assert made(BiEncoder, one, apart, pool_prompt=True).config.pool_prompt
+    layered = save_packaged(other, tmp_path / "layered", layers=[(8, True, nn.Tanh())])
+    with pytest.raises(UsageError, match="dense layers above its encoder"):
+        made(BiEncoder, one, layered)
 
 
 @pytest.mark.parametrize("swapped", [False, True])
