@@ -6,6 +6,7 @@ import json
 
 import pytest
 import yaml
+from transformers import AutoModelForSequenceClassification
 
 from polyrank.cli.main import commands, run
 from polyrank.data.sampling import hold_out
@@ -185,3 +186,14 @@ def test_distil_chooses_the_base_and_holds_nothing_out(polyrank):
     shown, _ = polyrank("distil", "--teacher", "cross", "--show-config")
     assert shown["config"]["base"] == HUB_ID
     assert "dev_share" not in shown["config"]
+
+
+def test_a_base_that_tells_classes_may_learn_to_rank(polyrank, own_bert, tmp_path):
+    classes = AutoModelForSequenceClassification.from_pretrained(own_bert, num_labels=3)
+    classes.save_pretrained(own_bert)
+    table(tmp_path / "faq.csv", [(f"what is {word}", word) for word in WORDS[:8]])
+    given = ["--train", tmp_path / "faq.csv", "--output", tmp_path / "cross", *SHORT]
+    _, said = polyrank("train", "--arch", "cross", "--base", own_bert, *given)
+    settings = json.loads((tmp_path / "cross" / "polyrank.json").read_text())["settings"]
+    assert (settings["task"], settings["head"]) == ("rank", "interaction")
+    assert "The cross-encoder has head = interaction" in said
