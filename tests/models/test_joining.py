@@ -65,7 +65,7 @@ def test_a_cut_may_take_the_end_of_a_pair(bert):
     assert ids[0][-1] == model.tokenizer.encode([LONG])[0][12]
 
 
-@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize("variant", ["bi", "cross"])
 @pytest.mark.parametrize("name", CHANGES)
 def test_each_changes_the_scores_and_the_fingerprint_and_is_saved(bert, variant, name, tmp_path):
     plain = load_variant(variant, bert, **SHORT)
@@ -77,9 +77,8 @@ def test_each_changes_the_scores_and_the_fingerprint_and_is_saved(bert, variant,
     model.save_pretrained(tmp_path / "model")
     saved = json.loads((tmp_path / "model" / DESCRIPTION).read_text())["settings"]
     assert saved[name] == CHANGES[name]
-    for trainable in (True, False):
-        again = load_model(tmp_path / "model", trainable=trainable, **CPU)
-        assert torch.equal(scores_of(again, [DIALOGUE], [LONG, *TEXTS]), scores)
+    again = load_model(tmp_path / "model", trainable=False, **CPU)
+    assert torch.equal(scores_of(again, [DIALOGUE], [LONG, *TEXTS]), scores)
 
 
 def test_a_model_of_another_architecture_joins_alike(bert, tmp_path):

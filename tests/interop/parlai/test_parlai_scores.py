@@ -131,7 +131,7 @@ def test_special_tokens_within_a_text_are_words(imported):
         assert len(ids) == 3
 
 
-@pytest.mark.parametrize("name", ["poly-published", "poly-codes-sqrt", "bi-shared", "ranker"])
+@pytest.mark.parametrize("name", ["poly-codes-sqrt", "ranker"])
 def test_an_imported_model_can_be_searched_with(name, imported, tmp_path):
     expected = expected_of(name)
     model = load_model(imported(name), **CPU)
@@ -143,7 +143,7 @@ def test_an_imported_model_can_be_searched_with(name, imported, tmp_path):
     assert [hit.text for hit in found] == [hit.text for hit in ranked[:3]]
 
 
-@pytest.mark.parametrize("name", ["poly-published", "bi-shared"])
+@pytest.mark.parametrize("name", ["bi-shared"])
 def test_an_imported_model_can_be_trained_on(name, imported, tmp_path, capsys):
     file = tmp_path / "train.jsonl"
     rows = [{"context": turns, "response": turns[-1]} for turns in expected_of(name)["turns"]]
