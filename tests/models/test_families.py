@@ -38,7 +38,7 @@ def test_with_every_setting_at_once(encoder_folder, tmp_path, family):
 
 
 @pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("layers", [(), LAYERS[:1], LAYERS])
+@pytest.mark.parametrize("layers", [(), LAYERS])
 @pytest.mark.parametrize("normalise", [True, False])
 def test_pooling_with_layers_and_normalisation(bert, tmp_path, mode, layers, normalise):
     folder = save_packaged(bert, tmp_path / "model", mode=mode, layers=layers, normalise=normalise)
