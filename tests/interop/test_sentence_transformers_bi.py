@@ -26,6 +26,9 @@ CPU = {"device": "cpu", "dtype": "float32"}
 ALL = [*TEXTS, LONG]
 
 
+UNPOOLED = {"shared_towers": True, "context_prompt": "what is ", "pool_prompt": False}
+
+
 def require_back(path, model, texts=ALL):
     """The folder is the same model here."""
     again = load_model(path, **CPU)
@@ -53,8 +56,14 @@ def require_equal(theirs, model, texts=ALL):
         np.testing.assert_allclose(encode(texts), expected.numpy(), atol=1e-5)
 
 
-@pytest.mark.parametrize("family", [*FAMILIES, *OTHER_FAMILIES])
-@pytest.mark.parametrize("shared", [True, False])
+@pytest.mark.parametrize(
+    ("family", "shared"),
+    [
+        *((family, False) for family in (*FAMILIES, *OTHER_FAMILIES)),
+        ("bert", True),
+        ("qwen3", True),
+    ],
+)
 def test_vectors_are_equal(family, shared, encoder_folder, tmp_path):
     settings = {} if shared else {"max_context_length": 20}
     if family in DECODERS:
@@ -81,7 +90,7 @@ def test_vectors_are_equal(family, shared, encoder_folder, tmp_path):
         {"dense": DENSE, "projection": 6, "truncate_dim": 4},
         {"context_prompt": "what is ", "candidate_prompt": "a sign of "},
         *(
-            {"context_prompt": "what is ", "pool_prompt": False, "reduction": reduction}
+            {**UNPOOLED, "reduction": reduction}
             for reduction in ("first", "mean", "last", "max", "mean_sqrt", "weighted_mean")
         ),
         {"context_truncation": "left", "candidate_truncation": "left", "max_context_length": 9},
