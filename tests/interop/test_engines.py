@@ -13,9 +13,11 @@ import polyrank
 from polyrank import BiEncoder, Index, PolyEncoder, load_model
 from polyrank.cli.main import commands, run
 from polyrank.errors import IndexFolderError, MissingExtraError, ModelError, UsageError
+from polyrank.interop.graph_folder import prepared
+from polyrank.models.adapters.layers import adapter_parameters, attach, is_adapted
 from polyrank.models.description import fingerprint_of
 from polyrank.models.distilled import distil_static
-from tiny_encoders import LONG, TEXTS
+from tiny_encoders import LONG, TEXTS, load_variant
 
 CONTEXTS = [*TEXTS, ["hello", "how do i boot", "with the old kernel"], LONG]
 
@@ -301,8 +303,6 @@ def test_a_missing_exporter_is_named(exported, monkeypatch, tmp_path):
 
 
 def test_a_model_in_bfloat16_is_exported_in_float32(exported, monkeypatch, tmp_path):
-    from polyrank.interop.graph_folder import prepared
-
     model, _ = exported("poly")
     model.save_copy(tmp_path / "model")
     rounded = load_model(tmp_path / "model", device="cpu", dtype="bfloat16")
@@ -312,6 +312,29 @@ def test_a_model_in_bfloat16_is_exported_in_float32(exported, monkeypatch, tmp_p
     assert rounded.compute_dtype == torch.bfloat16
     kept = load_model(tmp_path / "model", device="cpu", weights_dtype="bfloat16")
     assert next(prepared(kept).parameters()).dtype == torch.float32
+
+
+def test_adapters_are_merged_before_an_export(bert):
+    model = load_variant("poly-learnt", bert, shared_towers=True).eval()
+    attach(model, rank=2, alpha=4, dropout=0.1)
+    with torch.no_grad():
+        for parameter in adapter_parameters(model):
+            parameter.normal_(std=0.1)
+    plain = prepared(model.eval())
+    assert not is_adapted(plain)
+    assert plain.fingerprint() == model.fingerprint()
+    torch.testing.assert_close(plain.score(CONTEXTS, TEXTS), model.score(CONTEXTS, TEXTS))
+
+
+def test_an_engine_has_as_many_threads_as_torch(exported):
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        run = load_model(exported("poly")[1], device="cpu")
+    finally:
+        torch.set_num_threads(before)
+    options = run.engine.sessions["encoder.onnx"].get_session_options()
+    assert options.intra_op_num_threads == 2
 
 
 def test_info_and_commands_know_an_export(exported, tmp_path, capsys):
