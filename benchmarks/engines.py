@@ -89,6 +89,7 @@ def encoders(work: Path, texts: list[str]) -> dict[str, Callable[[list[str]], An
     int8: dict[str, Any] = {"quantise": "int8", "calibration": calibration, "min_overlap": 0}
     for name, settings in (
         ("onnx", {}),
+        ("onnx-int8", int8),
         ("openvino", {}),
         ("openvino-int8", int8),
     ):
@@ -99,6 +100,7 @@ def encoders(work: Path, texts: list[str]) -> dict[str, Callable[[list[str]], An
     write_graphs(exact, folder, "openvino", write_compressed, versions={})
     opened = {
         "onnx float32": ("onnx", "auto"),
+        "onnx int8": ("onnx-int8", "auto"),
         "openvino float32": ("openvino", "float32"),
         "openvino bfloat16": ("openvino", "bfloat16"),
         "openvino 8-bit weights": ("openvino-weights", "bfloat16"),

@@ -33,13 +33,8 @@ class SentenceTransformersExport:
 
 
 @dataclass(frozen=True, kw_only=True)
-class OnnxExport:
-    """Settings of an export to ONNX: there are none, since everything is the model's."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class OpenVinoExport:
-    """Settings of an export to OpenVINO."""
+class GraphExport:
+    """Settings of an export to ONNX or OpenVINO."""
 
     quantise: Literal["int8"] | None = None
     """Let the encoders multiply in 8 bits: the fastest on CPUs, with slightly other ranks."""
@@ -73,7 +68,7 @@ TARGETS: dict[str, Target] = {
     "sentence-transformers": Target(
         "polyrank.interop.sentence_transformers.writer", SentenceTransformersExport
     ),
-    "onnx": Target("polyrank.interop.onnx", OnnxExport),
-    "openvino": Target("polyrank.interop.openvino", OpenVinoExport),
+    "onnx": Target("polyrank.interop.onnx", GraphExport),
+    "openvino": Target("polyrank.interop.openvino", GraphExport),
 }
 """Each target by its name."""

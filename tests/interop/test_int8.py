@@ -1,7 +1,8 @@
-"""Exports to OpenVINO whose encoders multiply in 8 bits: calibration, outliers, the gate."""
+"""Exports whose encoders multiply in 8 bits: calibration, outliers, the gate."""
 
 import json
 import re
+import sys
 from itertools import permutations
 
 import numpy as np
@@ -10,12 +11,10 @@ import torch
 
 import polyrank
 from polyrank.cli.main import commands, run
-from polyrank.errors import DataError, ModelError, UsageError
-from polyrank.interop.calibration import calibration_batches, read_texts
+from polyrank.errors import DataError, MissingExtraError, ModelError, UsageError
+from polyrank.interop.calibration import calibration_inputs, read_texts
 from polyrank.interop.graphs import graph_files
-from polyrank.interop.openvino import converted
-from polyrank.interop.quantisation import linear_layers, multiply_apart, outliers, weight_of
-from polyrank.models.engines.openvino import array_of
+from polyrank.interop.outliers import SplitLinear, channel_maxima, outliers, outliers_apart
 from tiny_encoders import WORDS, load_variant
 
 SENTENCES = [" ".join(words) for words in permutations(WORDS[12:18], 4)]
@@ -42,6 +41,31 @@ def made(model, texts, tmp_path_factory):
     return polyrank.export(
         model, path, to="openvino", quantise="int8", calibration=texts, min_overlap=0
     )
+
+
+@pytest.fixture(scope="module")
+def made_onnx(model, texts, tmp_path_factory):
+    """The same for ONNX."""
+    path = tmp_path_factory.mktemp("int8") / "onnx"
+    return polyrank.export(
+        model, path, to="onnx", quantise="int8", calibration=texts, min_overlap=0
+    )
+
+
+def test_the_encoders_multiply_in_8_bits_in_onnx(model, made_onnx):
+    import onnx
+
+    graph = onnx.load(made_onnx.path / "encoder.onnx").graph
+    weights = [each for each in graph.initializer if each.data_type == 3 and len(each.dims) == 2]
+    num_linear = sum(isinstance(each, torch.nn.Linear) for each in model.context_tower.modules())
+    assert len(weights) == num_linear > 0
+    run = polyrank.load_model(made_onnx.path)
+    expected, found = (each.encode_candidates(SENTENCES[:20]) for each in (model, run))
+    assert torch.nn.functional.cosine_similarity(expected, found).min() > 0.98
+    assert not torch.equal(expected, found)
+    record = json.loads((made_onnx.path / "export.json").read_text(encoding="utf-8"))
+    assert record["precision"] == "int8"
+    assert record["versions"]["nncf"]
 
 
 def test_the_encoders_multiply_in_8_bits_and_nothing_else_does(model, made):
@@ -83,9 +107,10 @@ def test_too_low_an_overlap_writes_nothing(model, texts, tmp_path, monkeypatch):
     def spoilt(graph, encoders, batches):
         """What 8 bits would do to an encoder that they do not suit."""
         spoilt_graphs.append(graph)
-        for layer in linear_layers(graph, encoders):
-            nothing = opset13.multiply(layer.input_value(0), np.float32(0))
-            layer.input(0).replace_source_output(nothing.output(0))
+        for node in graph.get_ordered_ops():
+            if node.get_type_name() == "MatMul":
+                nothing = opset13.multiply(node.input_value(0), np.float32(0))
+                node.input(0).replace_source_output(nothing.output(0))
         return graph
 
     monkeypatch.setattr(openvino, "quantised", spoilt)
@@ -121,6 +146,14 @@ def test_settings_that_do_not_fit_are_refused(model, texts, tmp_path):
     assert not path.exists()
 
 
+@pytest.mark.parametrize("target", ["onnx", "openvino"])
+def test_a_missing_quantiser_is_named(target, model, texts, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "nncf", None)
+    with pytest.raises(MissingExtraError, match=r'pip install "polyrank\[openvino\]"'):
+        polyrank.export(model, tmp_path / "export", to=target, quantise="int8", calibration=texts)
+    assert not list(tmp_path.iterdir())
+
+
 @pytest.mark.parametrize("content", ["", "one\ntwo\n", "the same\n" * 100])
 def test_too_few_texts_are_refused(content, model, tmp_path):
     file = tmp_path / "texts.txt"
@@ -148,40 +181,35 @@ def test_no_text_is_both_calibrated_on_and_checked(texts, tmp_path):
     assert isinstance(calibrated.contexts[0], tuple)
 
 
-def test_the_largest_channels_of_a_layer_are_multiplied_apart(model, texts):
-    """The transformed graph gives the same results, and its product does not see the outlier."""
+def test_the_largest_channels_of_a_layer_are_multiplied_apart(encoder_folder, texts):
+    """The results stay the same, and the layer that is quantised does not see the outlier."""
+    model = load_variant("poly-learnt", encoder_folder("bert"), shared_towers=True).eval()
+    layer = model.context_tower.encoder.encoder.layer[0]
+    with torch.no_grad():
+        layer.intermediate.dense.bias[5] = 40
     (graph,) = graph_files(model)
-    calibrated, _ = read_texts(texts)
-    batch = calibration_batches(model, graph.outputs, calibrated)[0]
-    feeds = {name: array_of(batch, name) for name in graph.inputs}
-    found = converted(graph)
-    layers = linear_layers(found, model.towers)
-    narrowing = [each for each in layers if weight_of(each).shape[0] < weight_of(each).shape[1]]
-    assert len(narrowing) == 2
-    maxima = [np.ones(weight_of(each).shape[1], dtype=np.float32) for each in layers]
-    for each in maxima:
-        each[3] = 50
-    import openvino
-
-    core = openvino.Core()
-    settings = {"INFERENCE_PRECISION_HINT": "f32"}
-    before = core.compile_model(found.clone(), "CPU", settings)(feeds).to_tuple()
-    names = multiply_apart(layers, maxima)
-    assert len(names) == len(narrowing)
-    found.validate_nodes_and_infer_types()
-    after = core.compile_model(found, "CPU", settings)(feeds).to_tuple()
+    batches = calibration_inputs(model, graph, read_texts(texts)[0])
+    linear = layer.output.dense
+    with torch.no_grad():
+        before = graph.module(*batches[0])
+        with outliers_apart(graph.module, batches) as split:
+            assert split[0] is layer.output.dense
+            assert isinstance(split[0], SplitLinear)
+            assert split[0].channels.tolist() == [5]
+            (seen,) = channel_maxima(graph.module, [split[0].linear], batches)
+            after = graph.module(*batches[0])
+    assert seen[5] == 0
+    assert 0 < seen.max() < 20
+    assert layer.output.dense is linear
+    assert not linear._forward_pre_hooks
     for one, other in zip(before, after, strict=True):
-        np.testing.assert_allclose(one, other, atol=1e-5)
-    masks = [each.input_value(0).get_node().input_value(1).get_node().data for each in narrowing]
-    for mask in masks:
-        assert mask.flatten()[3] == 0
-        assert mask.sum() == mask.size - 1
+        torch.testing.assert_close(one, other, atol=1e-5, rtol=1e-5)
 
 
 def test_only_far_larger_channels_are_outliers():
-    maxima = np.ones(64, dtype=np.float32)
-    assert outliers(maxima).size == 0
-    maxima[[5, 40]] = 9, 4
+    maxima = torch.ones(64)
+    assert not len(outliers(maxima))
+    maxima[[5, 40]] = torch.tensor([9.0, 4.0])
     assert outliers(maxima).tolist() == [5, 40]
     maxima[:30] = 9
-    assert outliers(maxima).size == 0
+    assert not len(outliers(maxima))

@@ -6,16 +6,21 @@ import random
 from collections.abc import Hashable, Iterable, Sequence
 from itertools import islice
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
+
+from numpy.typing import NDArray
+from torch import Tensor
 
 from polyrank.data.candidates import read_candidates
 from polyrank.data.loading import load_records
 from polyrank.errors import DataError
 from polyrank.interop.agreement import HeldTexts
+from polyrank.interop.graphs import GraphFile
 from polyrank.models.base import Model
 from polyrank.models.cross_encoder import CrossEncoder
+from polyrank.models.engines.engine import input_of
 from polyrank.records import Context, LabelledPair, RetrievalSet
-from polyrank.tokens.batching import Batch, collate, planned
+from polyrank.tokens.batching import collate, planned
 
 FEWEST = 64
 """The fewest different texts that a file must have."""
@@ -112,8 +117,10 @@ def halves(texts: list[T], draw: random.Random) -> tuple[list[T], list[T]]:
     return shuffled[: len(texts) // 2], shuffled[len(texts) // 2 :]
 
 
-def calibration_batches(model: Model, graphs: Sequence[str], texts: HeldTexts) -> list[Batch]:
-    """Batches of what some graphs read: contexts, candidates or pairs of them, cut as ever."""
+def calibration_inputs(
+    model: Model, graph: GraphFile, texts: HeldTexts
+) -> list[tuple[Tensor, ...]]:
+    """The inputs of a graph, for batches of what it reads: contexts, candidates or pairs."""
     segments = None
     if isinstance(model, CrossEncoder):
         pairs = zip(texts.contexts, texts.candidates, strict=False)
@@ -121,13 +128,25 @@ def calibration_batches(model: Model, graphs: Sequence[str], texts: HeldTexts) -
         ids, segments = model.encode_pairs(contexts, candidates)
     else:
         ids = []
-        if any(graph.startswith("context") for graph in graphs):
+        if any(output.startswith("context") for output in graph.outputs):
             ids += model.context_ids(texts.contexts)
-        if any(graph.startswith("candidate") for graph in graphs):
+        if any(output.startswith("candidate") for output in graph.outputs):
             ids += model.candidate_ids(texts.candidates)
-    padding = model.tokenizer.padding
+    is_candidate = graph.outputs[0].startswith("candidate")
+    padding = (model.candidate_tokenizer if is_candidate else model.tokenizer).padding
     return [
-        collate(ids, rows, padding, segments) for rows in planned(ids, padding, CALIBRATION_TOKENS)
+        tuple(input_of(collate(ids, rows, padding, segments), name) for name in graph.inputs)
+        for rows in planned(ids, padding, CALIBRATION_TOKENS)
+    ]
+
+
+def feeds_of(
+    graph: GraphFile, batches: Sequence[tuple[Tensor, ...]]
+) -> list[dict[str, NDArray[Any]]]:
+    """The inputs of batches by their names, as runtimes take them."""
+    return [
+        {name: each.numpy() for name, each in zip(graph.inputs, batch, strict=True)}
+        for batch in batches
     ]
 
 

@@ -8,12 +8,22 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
 
 import torch
 
 from polyrank.errors import UsageError
-from polyrank.interop.agreement import Agreement, HeldTexts, agreement
+from polyrank.export_targets import GraphExport
+from polyrank.interop.agreement import (
+    Agreement,
+    HeldTexts,
+    agreement,
+    held_texts,
+    require_equal,
+    require_overlap,
+)
+from polyrank.interop.calibration import fewer, read_texts
 from polyrank.interop.graphs import GraphFile, encoder_shapes, graph_files
 from polyrank.models.adapters.layers import is_adapted
 from polyrank.models.base import Model
@@ -29,6 +39,8 @@ from polyrank.models.engines.record import (
 
 WriteGraph = Callable[[GraphFile, Path], tuple[str, list[str]]]
 """Writes a graph into a folder, and names its file and all files."""
+WriteQuantised = Callable[..., tuple[str, list[str]]]
+"""The same, given the `model`, and the `texts` to calibrate on."""
 
 
 def write_graphs(
@@ -74,6 +86,49 @@ def write_graphs(
     record = replace(record, fingerprint=export_fingerprint(model.identity(), record))
     write_record(folder, record)
     return record
+
+
+def write_checked(
+    model: Model,
+    folder: Path,
+    engine: str,
+    write: WriteGraph,
+    write_int8: WriteQuantised,
+    config: GraphExport,
+    versions: dict[str, str],
+) -> Agreement:
+    """Write a model as graphs into an empty folder, and check them.
+
+    Args:
+        model: The model; it is not changed.
+        folder: The folder.
+        engine: The engine that runs the graphs.
+        write: Writes one graph.
+        write_int8: Writes one graph with an encoder that multiplies in 8 bits.
+        config: Whether to quantise, on which texts, and how good the result must be.
+        versions: The versions of what writes the graphs.
+
+    Returns:
+        How far they are from torch.
+
+    Raises:
+        UsageError: The model cannot become a graph.
+        ModelError: The graphs give other results than torch, or quantised ones rank too
+            differently.
+        DataError: There are too few texts to calibrate on.
+    """
+    plain = prepared(model)
+    if config.calibration is None:
+        write_graphs(plain, folder, engine, write, versions=versions)
+        found = checked(plain, folder, held_texts(plain), dtype="float32")
+        require_equal(found)
+        return found
+    calibrated, held = read_texts(config.calibration)
+    quantise = partial(write_int8, model=plain, texts=calibrated)
+    write_graphs(plain, folder, engine, quantise, versions=versions, precision="int8")
+    found = checked(plain, folder, fewer(held, plain))
+    require_overlap(found, config.min_overlap)
+    return found
 
 
 def checked(model: Model, folder: Path, texts: HeldTexts, dtype: str = "auto") -> Agreement:

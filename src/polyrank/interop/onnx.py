@@ -16,12 +16,16 @@ from typing import Any
 
 import torch
 
-from polyrank.errors import MissingExtraError, ModelError
-from polyrank.export_targets import OnnxExport
-from polyrank.interop.agreement import held_texts, require_equal
+from polyrank.errors import MissingExtraError, ModelError, UsageError
+from polyrank.export_targets import GraphExport
+from polyrank.interop.agreement import HeldTexts
+from polyrank.interop.calibration import calibration_inputs, feeds_of
 from polyrank.interop.export import Written
-from polyrank.interop.graph_folder import checked, prepared, write_graphs
+from polyrank.interop.graph_folder import write_checked
 from polyrank.interop.graphs import GraphFile
+from polyrank.interop.outliers import outliers_apart
+from polyrank.interop.quantisation import import_nncf, quantised
+from polyrank.models.backbone import Backbone
 from polyrank.models.base import Model
 from polyrank.models.engines.onnx import import_runtime
 
@@ -34,13 +38,13 @@ LARGEST_FILE = 1_500_000_000
 beside it."""
 
 
-def write(model: Model, folder: Path, config: OnnxExport, path: Path) -> Written:
+def write(model: Model, folder: Path, config: GraphExport, path: Path) -> Written:
     """Write a model as ONNX graphs into `folder`, which becomes `path`, and check them.
 
     Args:
         model: The model; it is not changed.
         folder: An empty folder.
-        config: Without settings.
+        config: Whether to quantise, on which texts, and how good the result must be.
         path: Where the folder will be.
 
     Returns:
@@ -52,16 +56,43 @@ def write(model: Model, folder: Path, config: OnnxExport, path: Path) -> Written
         MissingExtraError: A package is not installed.
     """
     require_exporter()
-    plain = prepared(model)
-    noted = {name: importlib.metadata.version(name) for name in PACKAGES}
-    write_graphs(plain, folder, "onnx", partial(write_graph, noted=noted), versions=noted)
-    found = checked(plain, folder, held_texts(plain))
-    require_equal(found)
+    if config.quantise is not None:
+        import_nncf()
+    packages = PACKAGES if config.quantise is None else (*PACKAGES, "nncf")
+    noted = {name: importlib.metadata.version(name) for name in packages}
+    ways = partial(write_graph, noted=noted), partial(write_quantised, noted=noted)
+    found = write_checked(model, folder, "onnx", *ways, config, noted)
     return Written(
         load=f'polyrank.load_model("{path}", engine="onnx")',
         notes=tuple(found.lines()),
         report=asdict(found),
     )
+
+
+def write_quantised(
+    graph: GraphFile, folder: Path, *, noted: dict[str, str], model: Model, texts: HeldTexts
+) -> tuple[str, list[str]]:
+    """Write a graph whose encoder multiplies in 8 bits; a classifier stays as it is.
+
+    Returns the name of the graph's file, and of all files. Raises ModelError, UsageError,
+    MissingExtraError.
+    """
+    if not any(isinstance(module, Backbone) for module in graph.module.modules()):
+        return write_graph(graph, folder, noted=noted)
+    if size_of(graph) > LARGEST_FILE:
+        raise UsageError(
+            f"The weights have {size_of(graph):,} bytes, and ONNX graphs of more than "
+            f"{LARGEST_FILE:,} cannot be quantised.",
+            "Export it to openvino, or leave out quantise.",
+        )
+    import onnx
+
+    batches = calibration_inputs(model, graph, texts)
+    with outliers_apart(graph.module, batches):
+        name, files = write_graph(graph, folder, noted=noted)
+    found = onnx.load(folder / name)
+    onnx.save(quantised(found, model.towers, feeds_of(graph, batches)), folder / name)
+    return name, files
 
 
 def write_graph(graph: GraphFile, folder: Path, *, noted: dict[str, str]) -> tuple[str, list[str]]:
@@ -79,7 +110,6 @@ def write_graph(graph: GraphFile, folder: Path, *, noted: dict[str, str]) -> tup
         ModelError: torch cannot express the encoder in ONNX.
     """
     name = graph.name + ENDING
-    size = sum(each.numel() * each.element_size() for each in graph.module.parameters())
     with silenced():
         try:
             program: Any = torch.onnx.export(
@@ -99,8 +129,13 @@ def write_graph(graph: GraphFile, folder: Path, *, noted: dict[str, str]) -> tup
             ) from error
         forget_origin(program.model)
         noted["opset"] = str(program.model.opset_imports[""])
-        program.save(folder / name, external_data=size > LARGEST_FILE)
+        program.save(folder / name, external_data=size_of(graph) > LARGEST_FILE)
     return name, [each.name for each in folder.glob(f"{name}*")]
+
+
+def size_of(graph: GraphFile) -> int:
+    """The bytes of a graph's weights."""
+    return sum(each.numel() * each.element_size() for each in graph.module.parameters())
 
 
 def dynamic_shapes(graph: GraphFile) -> tuple[dict[int, Any], ...]:

@@ -10,7 +10,6 @@ import importlib.metadata
 import warnings
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,23 +17,24 @@ import torch
 from torch import nn
 
 from polyrank.errors import ModelError
-from polyrank.export_targets import OpenVinoExport
-from polyrank.interop.agreement import HeldTexts, held_texts, require_equal, require_overlap
-from polyrank.interop.calibration import calibration_batches, fewer, read_texts
+from polyrank.export_targets import GraphExport
+from polyrank.interop.agreement import HeldTexts
+from polyrank.interop.calibration import calibration_inputs, feeds_of
 from polyrank.interop.export import Written
-from polyrank.interop.graph_folder import checked, prepared, write_graphs
+from polyrank.interop.graph_folder import write_checked
 from polyrank.interop.graphs import GraphFile
 from polyrank.interop.onnx import dynamic_shapes
-from polyrank.interop.quantisation import quantised
+from polyrank.interop.outliers import outliers_apart
+from polyrank.interop.quantisation import import_nncf, quantised
 from polyrank.models.backbone import Backbone
 from polyrank.models.base import Model
-from polyrank.models.engines.openvino import array_of, import_openvino
+from polyrank.models.engines.openvino import import_openvino
 
 ENDING = ".xml"
 PACKAGES = ("torch", "openvino")
 
 
-def write(model: Model, folder: Path, config: OpenVinoExport, path: Path) -> Written:
+def write(model: Model, folder: Path, config: GraphExport, path: Path) -> Written:
     """Write a model as OpenVINO graphs into `folder`, which becomes `path`, and check them.
 
     Args:
@@ -54,20 +54,15 @@ def write(model: Model, folder: Path, config: OpenVinoExport, path: Path) -> Wri
         MissingExtraError: A package is not installed.
     """
     import_openvino()
-    plain = prepared(model)
-    load = f'polyrank.load_model("{path}", engine="openvino")'
-    if config.calibration is None:
-        write_graphs(plain, folder, "openvino", write_graph, versions=versions(PACKAGES))
-        found = checked(plain, folder, held_texts(plain), dtype="float32")
-        require_equal(found)
-        return Written(load=load, notes=tuple(found.lines()), report=asdict(found))
-    calibrated, held = read_texts(config.calibration)
-    noted = versions((*PACKAGES, "nncf"))
-    write_int8 = partial(write_quantised, model=plain, texts=calibrated)
-    write_graphs(plain, folder, "openvino", write_int8, versions=noted, precision="int8")
-    found = checked(plain, folder, fewer(held, plain), dtype="auto")
-    require_overlap(found, config.min_overlap)
-    return Written(load=load, notes=tuple(found.lines()), report=asdict(found))
+    if config.quantise is not None:
+        import_nncf()
+    noted = versions(PACKAGES if config.quantise is None else (*PACKAGES, "nncf"))
+    found = write_checked(model, folder, "openvino", write_graph, write_quantised, config, noted)
+    return Written(
+        load=f'polyrank.load_model("{path}", engine="openvino")',
+        notes=tuple(found.lines()),
+        report=asdict(found),
+    )
 
 
 def write_graph(graph: GraphFile, folder: Path) -> tuple[str, list[str]]:
@@ -85,14 +80,12 @@ def write_quantised(
 
     Returns the name of the graph's file, and of all files. Raises ModelError, MissingExtraError.
     """
-    found = converted(graph)
-    if any(isinstance(module, Backbone) for module in graph.module.modules()):
-        batches = [
-            {name: array_of(batch, name) for name in graph.inputs}
-            for batch in calibration_batches(model, graph.outputs, texts)
-        ]
-        found = quantised(found, model.towers, batches)
-    return save(found, graph.name, folder)
+    if not any(isinstance(module, Backbone) for module in graph.module.modules()):
+        return write_graph(graph, folder)
+    batches = calibration_inputs(model, graph, texts)
+    with outliers_apart(graph.module, batches):
+        found = converted(graph)
+    return save(quantised(found, model.towers, feeds_of(graph, batches)), graph.name, folder)
 
 
 def save(model: Any, name: str, folder: Path) -> tuple[str, list[str]]:

@@ -97,3 +97,12 @@ def open_engine(
     module: Any = importlib.import_module(RUNTIMES[record.engine])
     engine: Engine = module.open_engine(folder, record, device, dtype)
     return engine
+
+
+def input_of(batch: Mapping[str, Tensor], name: str) -> Tensor:
+    """An input of a graph; a mask or segments that a batch does not need are made."""
+    found = batch.get(name)
+    if found is None:
+        ids = batch["input_ids"]
+        found = torch.ones_like(ids) if name == "attention_mask" else torch.zeros_like(ids)
+    return found.detach().cpu().contiguous()

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from polyrank.errors import MissingExtraError, ModelError, UsageError
+from polyrank.models.engines.engine import input_of
 from polyrank.models.engines.record import AGAIN, ExportRecord
 from polyrank.runtime import resolve_dtype
 
@@ -56,7 +57,7 @@ class OnnxEngine:
     def run(self, graph: str, batch: Mapping[str, Tensor]) -> Tensor:
         """The results of a graph, float32, of a batch."""
         wanted = self.record.graphs[graph]
-        feeds = {name: array_of(batch, name) for name in wanted.inputs}
+        feeds = {name: input_of(batch, name).numpy() for name in wanted.inputs}
         results = self.sessions[wanted.file].run([wanted.output], feeds, self.run_options)
         return torch.from_numpy(results[0])
 
@@ -122,12 +123,3 @@ def open_session(runtime: Any, file: Path, providers: list[Any]) -> Any:
             "Install a newer onnxruntime if it lacks an opset or an operator; otherwise export the "
             "model again.",
         ) from error
-
-
-def array_of(batch: Mapping[str, Tensor], name: str) -> Any:
-    """An input of a graph; a mask or segments that a batch does not need are made."""
-    found = batch.get(name)
-    if found is None:
-        ids = batch["input_ids"]
-        found = torch.ones_like(ids) if name == "attention_mask" else torch.zeros_like(ids)
-    return found.detach().cpu().numpy()

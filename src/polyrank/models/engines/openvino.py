@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from polyrank.errors import MissingExtraError, ModelError, UsageError
+from polyrank.models.engines.engine import input_of
 from polyrank.models.engines.record import AGAIN, ExportRecord
 from polyrank.runtime import resolve_dtype
 
@@ -55,7 +56,7 @@ class OpenVinoEngine:
         """The results of a graph, float32, of a batch."""
         wanted = self.record.graphs[graph]
         request = self.request_for(wanted.file)
-        feeds = {name: array_of(batch, name) for name in wanted.inputs}
+        feeds = {name: input_of(batch, name).numpy() for name in wanted.inputs}
         request.infer(feeds, share_inputs=True)
         # the request writes its next results to the same memory
         return torch.from_numpy(request.get_tensor(wanted.output).data.copy())
@@ -120,12 +121,3 @@ def compile_graph(file: Path, hint: str) -> Any:
             "Install a newer openvino if it lacks an operator or the version of the graph; "
             "otherwise export the model again.",
         ) from error
-
-
-def array_of(batch: Mapping[str, Tensor], name: str) -> Any:
-    """An input of a graph; a mask or segments that a batch does not need are made."""
-    found = batch.get(name)
-    if found is None:
-        ids = batch["input_ids"]
-        found = torch.ones_like(ids) if name == "attention_mask" else torch.zeros_like(ids)
-    return found.detach().cpu().contiguous().numpy()
