@@ -348,6 +348,7 @@ def test_names(bert, tmp_path, hub):
     ("name", "words"),
     [
         ("SciFacts", "no task and no benchmark 'SciFacts'. Did you mean 'SciFact"),
+        ("Banking77", "Did you mean 'Banking77Classification'"),
         ("MTEB(eng, v9)", "Did you mean 'MTEB"),
         ("xyzzy plugh", r"mteb\.get_tasks\(\) in Python lists them"),
     ],

@@ -206,18 +206,23 @@ def tasks_of(named: Iterable[Any]) -> list[Any]:
 def tasks_named(name: str) -> list[Any]:
     """The task of a name, or all those of a benchmark. Raises UsageError with the nearest name."""
     import mteb
+    from mteb.get_tasks import TASK_LIST
 
     try:
         return [mteb.get_task(name)]
     except KeyError as error:
-        meant = MEANT.search(str(error))
+        meant = [MEANT.search(str(error))]
     try:
         return list(mteb.get_benchmark(name).tasks)
     except KeyError as error:
-        meant = meant or MEANT.search(str(error))
+        meant += [MEANT.search(str(error))]
+    known = [str(task.metadata.name) for task in TASK_LIST]
+    longer = [one for one in known if one.casefold().startswith(name.casefold())]
+    task, benchmark = (found[1] if found else None for found in meant)
+    near = min(longer, key=len, default=None) or task or benchmark
     raise UsageError(
         f"MTEB has no task and no benchmark {name!r}.",
-        f"Did you mean {meant[1]!r}?" if meant else "mteb.get_tasks() in Python lists them.",
+        f"Did you mean {near!r}?" if near else "mteb.get_tasks() in Python lists them.",
     )
 
 
