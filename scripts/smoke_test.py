@@ -117,6 +117,16 @@ def hub(folder: Path) -> None:
     expect(len(load_examples(rows)) == 32, "a data set of 32 rows gives 32 examples")
 
 
+def lora(folder: Path) -> None:
+    """Train an adapter and open it."""
+    from polyrank import load_model
+
+    polyrank("train", "--arch", "bi", "--base", folder / "encoder", "--train", folder / "faq.csv",
+             "--output", folder / "lora", "--lora-rank", "2", *FEW)  # fmt: skip
+    expect((folder / "lora" / "adapter_config.json").is_file(), "there is an adapter")
+    load_model(folder / "lora").encode_contexts("How do I use lists?")
+
+
 def metrics(folder: Path) -> None:
     """Judge a retrieval set."""
     beir = folder / "beir"
@@ -194,7 +204,7 @@ def zstd(folder: Path) -> None:
 
 EXTRAS: dict[str, Callable[[Path], None]] = {
     test.__name__: test
-    for test in (bm25, demo, faiss, hub, metrics, milvus, plot, ray, tensorboard, wiki, zstd)
+    for test in (bm25, demo, faiss, hub, lora, metrics, milvus, plot, ray, tensorboard, wiki, zstd)
 }
 
 
