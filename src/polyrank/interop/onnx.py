@@ -31,8 +31,8 @@ from polyrank.models.engines.onnx import import_runtime
 
 ENDING = ".onnx"
 PACKAGES = ("torch", "onnx", "onnxscript", "onnxruntime")
-LOGGERS = ("torch.onnx", "torch.__trace")
-"""Those of the exporter; the second one writes a book if anybody listens to all loggers."""
+LOGGERS = ("torch.onnx", "onnxscript", "torch.__trace")
+"""Those of the exporter; the last one writes a book if anybody listens to all loggers."""
 LARGEST_FILE = 1_500_000_000
 """The most bytes of weights in the graph's own file, since ONNX's format ends at 2 GB; more lie
 beside it."""
