@@ -39,7 +39,7 @@ class SplitLinear(nn.Module):
     def forward(self, inputs: Tensor) -> Tensor:
         """(…, in) → (…, out)."""
         rest: Tensor = self.linear(inputs * self.kept)
-        return rest + inputs[..., self.channels] @ self.columns
+        return rest + inputs.index_select(-1, self.channels) @ self.columns
 
 
 @contextlib.contextmanager
