@@ -16,7 +16,7 @@ from polyrank.errors import IndexFolderError, MissingExtraError, ModelError, Usa
 from polyrank.interop.graph_folder import prepared
 from polyrank.models.adapters.layers import adapter_parameters, attach, is_adapted
 from polyrank.models.description import fingerprint_of
-from polyrank.models.distilled import distil_static
+from polyrank.models.static.distilled import distil_static
 from tiny_encoders import LONG, TEXTS, load_variant
 
 CONTEXTS = [*TEXTS, ["hello", "how do i boot", "with the old kernel"], LONG]

@@ -11,7 +11,7 @@ from polyrank.models.adapters.layers import adapter_parameters, attach
 from polyrank.models.bi_encoder import BiEncoder
 from polyrank.models.checkpoint import load_model
 from polyrank.models.config import DenseLayer
-from polyrank.models.static import from_words
+from polyrank.models.static.embeddings import from_words
 from tiny_encoders import (
     DECODERS,
     FAMILIES,

@@ -198,7 +198,7 @@ def test_an_encoder_that_another_program_fetched_without_its_modules_is_not_aver
 
 
 def test_two_towers_of_a_router(hub, encoder_folder, tmp_path):
-    """Its files are found; polyrank.models.sentence_transformers says what becomes of them."""
+    """Its files are found; models.foreign says what becomes of them."""
     folder = tmp_path / "router"
     shutil.copytree(encoder_folder("bert"), folder / "query_0_Transformer")
     shutil.copytree(encoder_folder("electra"), folder / "document_0_Transformer")

@@ -15,14 +15,14 @@ from polyrank.errors import DataError, ModelError, UsageError
 from polyrank.models.bi_encoder import BiEncoder
 from polyrank.models.checkpoint import load_model
 from polyrank.models.cross_encoder import CrossEncoder
-from polyrank.models.distilled import (
+from polyrank.models.poly_encoder import PolyEncoder
+from polyrank.models.static.distilled import (
     distil_static,
     principal_components,
     sif_weights,
     static_from_file,
 )
-from polyrank.models.poly_encoder import PolyEncoder
-from polyrank.models.word_vectors import BLOCK, read_word_vectors
+from polyrank.models.static.word_vectors import BLOCK, read_word_vectors
 from polyrank.records import Example
 from polyrank.retrieval.index import Index
 from polyrank.training.config import TrainingConfig

@@ -202,7 +202,7 @@ def look(options: PretrainOptions, corpora: Corpora, output: Output) -> None:
 
     Tokens are counted with the tokeniser of the base: that of a new encoder would take minutes.
     """
-    from polyrank.models.loading import tokenizer_of
+    from polyrank.models.loading.load import tokenizer_of
     from polyrank.pretraining.statistics import preview, statistics, statistics_lines
     from polyrank.tokens.tokenizer import TextTokenizer
 

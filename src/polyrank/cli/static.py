@@ -54,7 +54,7 @@ def static(options: StaticOptions, output: Output) -> None:
     and a base for `polyrank train --arch bi`.
     """
     from polyrank.models.description import DESCRIPTION
-    from polyrank.models.distilled import distil_static, static_from_file
+    from polyrank.models.static.distilled import distil_static, static_from_file
     from polyrank.storage import require_replaceable
 
     require_replaceable(options.output, DESCRIPTION, "a model")

@@ -174,7 +174,7 @@ def train(options: TrainOptions, output: Output) -> None:
         return
     with joining_processes(options.device, output) as (device, output):
         with processes.sharing_errors():
-            from polyrank.models.loading import require_architecture
+            from polyrank.models.loading.settings import require_architecture
 
             if options.base is not None and options.arch is not None:
                 for architecture in architectures_of(options):

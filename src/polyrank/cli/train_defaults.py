@@ -113,7 +113,7 @@ def architecture_of(base: str | None) -> tuple[Architecture, str] | None:
         return None
     from polyrank.models.default_head import ranker_of
     from polyrank.models.description import read_description
-    from polyrank.models.static import is_static
+    from polyrank.models.static.embeddings import is_static
 
     folder = Path(base)
     description = read_description(folder)

@@ -91,7 +91,7 @@ def cross_task(
     """
     from polyrank.models.default_head import with_head
     from polyrank.models.description import read_description
-    from polyrank.models.loading import needs_new_head
+    from polyrank.models.loading.settings import needs_new_head
     from polyrank.training.objectives.registry import cross_settings
 
     description = read_description(folder)

@@ -215,7 +215,7 @@ def model_settings(architecture: str, options: Any, defaults: Mapping[str, Any])
     given = {name: value for name, value in options.model.items() if name in known}
     if options.base is not None and Path(options.base).exists():
         from polyrank.models.default_head import with_head
-        from polyrank.models.loading import inherit
+        from polyrank.models.loading.settings import inherit
 
         defaults = inherit(architecture, Path(options.base), defaults)
         if architecture == "cross":

@@ -15,12 +15,12 @@ from polyrank.models.bi_encoder import BiEncoder
 from polyrank.models.config import EngineName
 from polyrank.models.cross_encoder import CrossEncoder
 from polyrank.models.description import DESCRIPTION, read_description
-from polyrank.models.loading import needs_new_head, require_same_shape
+from polyrank.models.foreign.reranker import read_reranker
+from polyrank.models.foreign.sentence_transformers import is_sentence_transformer
+from polyrank.models.loading.settings import needs_new_head, require_same_shape
 from polyrank.models.poly_encoder import PolyEncoder
-from polyrank.models.reranker import read_reranker
-from polyrank.models.sentence_transformers import is_sentence_transformer
 from polyrank.models.source import hub_id, local_folder, remedy_without_model
-from polyrank.models.static import is_static
+from polyrank.models.static.embeddings import is_static
 
 ARCHITECTURES: dict[str, type[Model]] = {
     "bi": BiEncoder,

@@ -14,8 +14,8 @@ from polyrank.models.adapters.folders import described_in
 from polyrank.models.backbone import BACKBONE_FOLDER
 from polyrank.models.bert import BERTS
 from polyrank.models.description import DESCRIPTION
-from polyrank.models.reranker import Reranker, read_config, read_reranker
-from polyrank.models.sentence_transformers import read_folder
+from polyrank.models.foreign.reranker import Reranker, read_config, read_reranker
+from polyrank.models.foreign.sentence_transformers import read_folder
 
 AUTO = "auto"
 

@@ -20,7 +20,7 @@ from polyrank.models.bi_encoder import BiEncoder
 from polyrank.models.checkpoint import ARCHITECTURES
 from polyrank.models.config import CONFIGS, NewEncoderConfig
 from polyrank.models.hub.card import RECORD
-from polyrank.models.loading import LENGTHS
+from polyrank.models.loading.settings import LENGTHS
 from polyrank.models.source import default_base, local_folder
 from polyrank.pretraining.registry import TASKS, TaskSettings
 from polyrank.pretraining.split import TablesSettings

@@ -21,7 +21,7 @@ from polyrank.interop.sentence_transformers.module_folder import (
     static_embedding,
     transformer,
 )
-from polyrank.models.static import StaticEncoder
+from polyrank.models.static.embeddings import StaticEncoder
 
 POOLING = {
     "first": "cls",

@@ -17,8 +17,8 @@ from polyrank.interop.sentence_transformers.module_folder import (
     transformer,
 )
 from polyrank.models.bert import VARIANT
+from polyrank.models.foreign.reranker import HEADS, REDUCTIONS
 from polyrank.models.heads import DenseHead, PoolerHead, ScoreHead
-from polyrank.models.reranker import HEADS, REDUCTIONS
 
 POOLING = {"first": "cls", "mean": "mean", "max": "max"}
 SCORES = {"module_output_name": "scores"}

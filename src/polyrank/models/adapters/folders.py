@@ -32,7 +32,7 @@ from polyrank.models.adapters.layers import (
 from polyrank.models.backbone import BACKBONE_FOLDER, build_encoder, load_encoder, shorten
 from polyrank.models.description import digest_of, read_description
 from polyrank.models.folder import dtype_of, fit_weights, read_tensors, read_weights
-from polyrank.models.sentence_transformers import read_folder
+from polyrank.models.foreign.sentence_transformers import read_folder
 from polyrank.models.source import HUB_ID, installed_folder, local_folder
 from polyrank.storage import read_object
 

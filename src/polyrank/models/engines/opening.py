@@ -34,7 +34,8 @@ from polyrank.models.engines.record import (
     write_record,
 )
 from polyrank.models.folder import write_description
-from polyrank.models.loading import PROMPTS, READING, empty_model, take_classifier
+from polyrank.models.loading.load import empty_model, take_classifier
+from polyrank.models.loading.settings import PROMPTS, READING
 from polyrank.storage import replaced_folder, require_replaceable
 from polyrank.tokens.batching import Batch
 

@@ -98,7 +98,7 @@ def modules_in(folder: Path) -> list[tuple[str, str]] | None:
     """The place and the kind of each module of sentence-transformers; None without modules."""
     if not (folder / MODULES).is_file():
         return None
-    from polyrank.models.sentence_transformers_modules import read_modules
+    from polyrank.models.foreign.modules import read_modules
 
     return [(str(each["path"]), kind_of(each["type"])) for each in read_modules(folder / MODULES)]
 

@@ -28,9 +28,9 @@ from polyrank.models.backbone import (
 from polyrank.models.config import TwoTowerConfig
 from polyrank.models.description import read_description
 from polyrank.models.folder import dtype_of, fit_weights
-from polyrank.models.sentence_transformers import read_folder
-from polyrank.models.static import is_static
-from polyrank.models.taken_over import in_lower_case
+from polyrank.models.foreign.sentence_transformers import read_folder
+from polyrank.models.foreign.taken_over import in_lower_case
+from polyrank.models.static.embeddings import is_static
 from polyrank.tokens.tokenizer import TextTokenizer
 
 TOWERS = {

@@ -15,7 +15,7 @@ from tokenizers import normalizers
 from polyrank.config import plain_value
 from polyrank.errors import UsageError
 from polyrank.models.folder import fit_weights, read_weights
-from polyrank.models.sentence_transformers import Taken
+from polyrank.models.foreign.sentence_transformers import Taken
 
 
 def take_over(model: Any, taken: Taken | None, settings: Mapping[str, Any]) -> None:

@@ -18,14 +18,14 @@ from polyrank.errors import ModelError
 from polyrank.models.bert import ROBERTAS
 from polyrank.models.description import DESCRIPTION
 from polyrank.models.folder import fit_weights, read_tensors
-from polyrank.models.heads import ACTIVATIONS
-from polyrank.models.sentence_transformers import is_cross_encoder
-from polyrank.models.sentence_transformers_modules import (
+from polyrank.models.foreign.modules import (
     read_json,
     read_length,
     read_modules,
     read_pooling,
 )
+from polyrank.models.foreign.sentence_transformers import is_cross_encoder
+from polyrank.models.heads import ACTIVATIONS
 from polyrank.storage import read_object
 
 WEIGHTS = "model.safetensors"

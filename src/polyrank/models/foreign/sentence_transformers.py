@@ -1,7 +1,7 @@
 """Reads a folder saved by sentence-transformers: its encoders, and all that its vectors depend on.
 
 Reads the formats of versions 5.x and 6.x. What polyrank cannot compute is refused by name. Of our
-models it knows only the names of their settings; `sentence_transformers_modules` reads one module.
+models it knows only the names of their settings; `modules` reads one module.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from polyrank.errors import ModelError
-from polyrank.models.sentence_transformers_modules import (
+from polyrank.models.foreign.modules import (
     Module,
     Side,
     module_at,

@@ -21,9 +21,9 @@ from torch import Tensor, nn
 from polyrank.errors import ModelError, UsageError
 from polyrank.models.backbone import BACKBONE_FOLDER, Backbone
 from polyrank.models.folder import read_tensors
-from polyrank.models.sentence_transformers import COSINE, read_prompts, read_similarity
-from polyrank.models.sentence_transformers_modules import read_json, read_modules
-from polyrank.models.word_vectors import read_word_vectors, word_tokenizer
+from polyrank.models.foreign.modules import read_json, read_modules
+from polyrank.models.foreign.sentence_transformers import COSINE, read_prompts, read_similarity
+from polyrank.models.static.word_vectors import read_word_vectors, word_tokenizer
 from polyrank.tokens.batching import Batch
 from polyrank.tokens.saved_tokenizer import read_tokenizer
 from polyrank.tokens.tokenizer import BareTokenizer

@@ -6,7 +6,6 @@ Knows the kinds of source, but no architecture by name.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -27,47 +26,27 @@ from polyrank.models.backbone import (
     build_encoder,
     load_tokenizer,
 )
-from polyrank.models.config import CONFIGS, ClassifierConfig
-from polyrank.models.default_head import head_of, reading_of, with_head
+from polyrank.models.config import ClassifierConfig
+from polyrank.models.default_head import head_of, with_head
 from polyrank.models.description import read_description
 from polyrank.models.folder import (
     dtype_of,
     fit_weights,
 )
-from polyrank.models.reranker import take_head
-from polyrank.models.sentence_transformers import read_folder
+from polyrank.models.foreign.reranker import take_head
+from polyrank.models.foreign.sentence_transformers import read_folder
+from polyrank.models.foreign.taken_over import require_apart, take_over
+from polyrank.models.loading.settings import inherit, needs_new_head, require_same_shape, settle
+from polyrank.models.loading.two_bases import joined_settings, read_tower, require_bare, require_two
 from polyrank.models.source import local_folder
-from polyrank.models.static import (
+from polyrank.models.static.embeddings import (
     empty_static,
     is_static,
     load_static,
     load_word_tokenizer,
     require_average,
-    static_settings,
 )
-from polyrank.models.taken_over import require_apart, take_over
-from polyrank.models.two_bases import joined_settings, read_tower, require_bare, require_two
 from polyrank.tokens.tokenizer import TextTokenizer
-
-SHAPING = (
-    "num_codes",
-    "context_vectors",
-    "code_recency",
-    "dense",
-    "projection",
-    "shared_towers",
-    "task",
-    "head",
-    "head_activation",
-    "head_norm",
-    "num_labels",
-)
-"""Settings that a saved model's weights were made for."""
-LENGTHS = ("max_context_length", "max_candidate_length")
-PROMPTS = ("context_prompt", "candidate_prompt")
-JOINING = ("turn_separator", "max_turns", "cut_candidate_end")
-READING = (*LENGTHS, "context_truncation", "candidate_truncation", *PROMPTS, *JOINING)
-"""Settings that mean the same to a cross-encoder and to the others."""
 
 
 def load(
@@ -109,51 +88,6 @@ def load(
             weights_dtype=weights_dtype,
         )
     return derive(model_class, folder, inherited, settings, weights_dtype)
-
-
-def needs_new_head(saved: Mapping[str, Any], settings: Mapping[str, Any]) -> bool:
-    """Whether a saved cross-encoder is asked for another task, or for another number of classes.
-
-    Each task has a head of its own. That of `interaction` only ranks, and stays.
-    """
-    if saved.get("head") == "interaction" or "task" not in saved:
-        return False
-    task = settings.get("task", saved["task"])
-    counts = settings.get("num_labels", saved["num_labels"]) != saved["num_labels"]
-    return bool(task != saved["task"] or (task == "classify" and counts))
-
-
-def require_architecture(architecture: str, source: str | Path) -> None:
-    """Raise UsageError, before loading, for an architecture that cannot be built on a source.
-
-    Only looks at what is on this machine.
-    """
-    if Path(source).exists() and is_static(Path(source)):
-        require_average(architecture, {}, Path(source))
-
-
-def inherit(architecture: str, folder: Path, defaults: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings that a model of an architecture has from its source and from `defaults`.
-
-    `defaults` replace what the source brings, except settings that a saved model's weights need.
-    """
-    description = read_description(folder)
-    if description is None and is_static(folder):
-        brought = static_settings(folder)
-    elif description is None:
-        taken = read_folder(described_in(folder))
-        brought = {} if taken is None else taken.settings
-        if architecture == "cross":  # the pooling of single texts is not that of pairs
-            brought = {name: brought[name] for name in PROMPTS if name in brought}
-            brought |= reading_of(folder)
-    else:
-        brought = description.settings
-        defaults = {name: value for name, value in defaults.items() if name not in SHAPING}
-        both = {description.architecture, architecture}
-        if len(both) == 2 and "cross" in both:
-            brought = {name: brought[name] for name in READING if name in brought}
-    known = {field.name for field in fields(CONFIGS[architecture])}
-    return {name: value for name, value in brought.items() if name in known} | dict(defaults)
 
 
 def from_encoder(
@@ -282,16 +216,6 @@ def reopen(
     return model
 
 
-def require_same_shape(folder: Path, saved: Mapping[str, Any], settings: Mapping[str, Any]) -> None:
-    """Raise UsageError for a setting that a saved model's weights were not made for."""
-    for name, value in settings.items():
-        if name in SHAPING and value != saved.get(name, value):
-            raise UsageError(
-                f"The model in {folder} was made with {name} = {saved[name]}, not {value}.",
-                f"Leave {name} out, or train a model with the value that you want.",
-            )
-
-
 def take_classifier(model: Any, folder: Path) -> None:
     """Give a saved model the classifier that is described beside it. Raises ModelError."""
     description = read_description(folder)
@@ -395,71 +319,3 @@ def empty_model(
 def has_two_bases(folder: Path) -> bool:
     """Whether a saved model has an encoder of another kind for the candidates."""
     return (folder / CANDIDATE_FOLDER).is_dir()
-
-
-def settle(
-    model_class: Any,
-    inherited: Mapping[str, Any],
-    settings: Mapping[str, Any],
-    backbone: Backbone,
-    candidate: Backbone | None = None,
-) -> Any:
-    """The configuration of a model: given values, then inherited ones, then defaults.
-
-    Lengths that were not given are cut to the limit of the encoder that reads them; the candidates
-    may have another, `candidate`. Raises UsageError for given lengths above it.
-    """
-    name = model_class.architecture
-    config = from_mapping(CONFIGS[name], {**inherited, **settings}, where=f"The {name} model")
-    config = fit_reduction(config, backbone, candidate or backbone, {**inherited, **settings})
-    limits = (backbone.max_length, (candidate or backbone).max_length)
-    rooms = {length: room for length, room in zip(LENGTHS, limits, strict=True) if room is not None}
-    for length, room in rooms.items():
-        asked = settings.get(length)
-        if asked is not None and asked > room:
-            raise UsageError(
-                f"{length} is {asked}, but the encoder takes at most {room} tokens.",
-                "Choose a smaller length or another encoder.",
-            )
-    if rooms and name == "cross" and getattr(config, "head", None) != "interaction":  # read apart
-        return fit_pair(config, settings, rooms["max_context_length"])
-    cut = {length: min(getattr(config, length), room) for length, room in rooms.items()}
-    return replace(config, **cut)
-
-
-def fit_reduction(
-    config: Any, backbone: Backbone, candidate: Backbone, chosen: Mapping[str, Any]
-) -> Any:
-    """The settings with a reduction that suits encoders which read forwards only.
-
-    There, the first output knows nothing of the text. Raises UsageError if it was `chosen`.
-    """
-    if config.architecture == "cross" and backbone.is_causal and "reduction" not in chosen:
-        return replace(config, reduction="last")
-    sides = {"reduction": backbone}
-    if config.architecture != "cross":
-        sides["candidate_reduction"] = candidate
-    for name, tower in sides.items():
-        if tower.is_causal and (getattr(config, name) or config.reduction) == "first":
-            raise UsageError(
-                f"{name} is first, but the encoder reads forwards only, so that its first output "
-                "is the same for every text.",
-                f"Choose {name}=last, or mean.",
-            )
-    return config
-
-
-def fit_pair(config: Any, settings: Mapping[str, Any], room: int) -> Any:
-    """Lengths of a cross-encoder whose pair, with special tokens, must fit into `room`."""
-    context, candidate = config.max_context_length, config.max_candidate_length
-    room -= 4  # the most special tokens that a known encoder puts around a pair
-    if context + candidate <= room:
-        return config
-    if all(length in settings for length in LENGTHS):
-        raise UsageError(
-            f"max_context_length and max_candidate_length add up to {context + candidate}, but "
-            f"the encoder has room for {room} tokens beside the special ones.",
-            "Choose smaller lengths or another encoder.",
-        )
-    context = max(round(room * context / (context + candidate)), 1)
-    return replace(config, max_context_length=context, max_candidate_length=room - context)

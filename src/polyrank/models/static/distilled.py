@@ -20,8 +20,8 @@ from polyrank.errors import UsageError
 from polyrank.models.bi_encoder import BiEncoder
 from polyrank.models.config import BiEncoderConfig
 from polyrank.models.source import local_folder
-from polyrank.models.static import SETTINGS, from_words, is_static, make_static
-from polyrank.models.word_vectors import read_word_vectors
+from polyrank.models.static.embeddings import SETTINGS, from_words, is_static, make_static
+from polyrank.models.static.word_vectors import read_word_vectors
 
 UNUSED = re.compile(r"\[unused\d+\]")
 DIMENSION = 256

@@ -1,0 +1,1 @@
+"""Static embeddings: a text is the average of its words' vectors."""
