@@ -16,7 +16,14 @@ from torch import Tensor
 from polyrank.errors import ModelError, UsageError
 from polyrank.models.config import EngineName
 from polyrank.models.description import DESCRIPTION, WEIGHTS
-from polyrank.models.engines.record import EXPORT, ExportRecord, is_export, read_record
+from polyrank.models.engines.record import (
+    AGAIN,
+    EXPORT,
+    ExportRecord,
+    Graph,
+    is_export,
+    read_record,
+)
 
 RUNTIMES = {"onnx": "polyrank.models.engines.onnx", "openvino": "polyrank.models.engines.openvino"}
 """The module of each engine that runs graphs, with `open_engine(folder, record, device, dtype)`."""
@@ -97,6 +104,17 @@ def open_engine(
     module: Any = importlib.import_module(RUNTIMES[record.engine])
     engine: Engine = module.open_engine(folder, record, device, dtype)
     return engine
+
+
+def require_ends(folder: Path, graph: Graph, inputs: set[str], outputs: set[str]) -> None:
+    """Raise ModelError unless a file takes and gives what the record says of its graph."""
+    if inputs != set(graph.inputs) or graph.output not in outputs:
+        raise ModelError(
+            f"The graph {folder / graph.file} takes {', '.join(sorted(inputs))} and gives "
+            f"{', '.join(sorted(outputs))}, expected {', '.join(graph.inputs)} and "
+            f"{graph.output}.",
+            f"The file is another model's. {AGAIN}",
+        )
 
 
 def input_of(batch: Mapping[str, Tensor], name: str) -> Tensor:

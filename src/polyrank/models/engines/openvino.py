@@ -12,8 +12,8 @@ import torch
 from torch import Tensor
 
 from polyrank.errors import MissingExtraError, ModelError, UsageError
-from polyrank.models.engines.engine import input_of
-from polyrank.models.engines.record import AGAIN, ExportRecord
+from polyrank.models.engines.engine import input_of, require_ends
+from polyrank.models.engines.record import ExportRecord
 from polyrank.runtime import resolve_dtype
 
 HINTS = {torch.float32: "f32", torch.bfloat16: "bf16"}
@@ -40,17 +40,11 @@ class OpenVinoEngine:
 
     def require_graphs(self, folder: Path) -> None:
         """Raise ModelError unless each graph takes and gives what the record says."""
-        for name, graph in self.record.graphs.items():
+        for graph in self.record.graphs.values():
             compiled = self.compiled[graph.file]
             inputs = {each for port in compiled.inputs for each in port.get_names()}
             outputs = {each for port in compiled.outputs for each in port.get_names()}
-            if inputs != set(graph.inputs) or graph.output not in outputs:
-                raise ModelError(
-                    f"The graph {name} in {folder / graph.file} takes {', '.join(sorted(inputs))} "
-                    f"and gives {', '.join(sorted(outputs))}, expected "
-                    f"{', '.join(graph.inputs)} and {graph.output}.",
-                    f"The file is another model's. {AGAIN}",
-                )
+            require_ends(folder, graph, inputs, outputs)
 
     def run(self, graph: str, batch: Mapping[str, Tensor]) -> Tensor:
         """The results of a graph, float32, of a batch."""
