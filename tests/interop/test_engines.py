@@ -259,14 +259,14 @@ def test_a_graph_names_no_place_of_this_machine(exported, tmp_path):
 
 
 def test_an_export_that_differs_is_not_written(exported, monkeypatch, tmp_path):
-    from polyrank.interop import onnx
+    from polyrank.interop import graph_folder
 
     model, folder = exported("poly")
 
     def write_other_graphs(model, into, *_, **__):
         shutil.copytree(folder, into, dirs_exist_ok=True)
 
-    monkeypatch.setattr(onnx, "write_graphs", write_other_graphs)
+    monkeypatch.setattr(graph_folder, "write_graphs", write_other_graphs)
     polyrank.export(model, tmp_path / "same", to="onnx")
     model.save_copy(tmp_path / "model")
     other = load_model(tmp_path / "model", device="cpu", dtype="float32")
