@@ -127,6 +127,33 @@ def lora(folder: Path) -> None:
     load_model(folder / "lora").encode_contexts("How do I use lists?")
 
 
+def export_to(folder: Path, target: str) -> None:
+    """Export the model as graphs and let their runtime rank."""
+    from polyrank import load_model
+
+    polyrank("export", folder / "model", "--to", target, "--output", folder / target)
+    hits = load_model(folder / target, engine=target).rank("How do I use sets?", ["A", "B"])
+    expect(len(hits) == 2, "an exported model ranks")
+
+
+def onnx(folder: Path) -> None:
+    """Export to ONNX and load it."""
+    export_to(folder, "onnx")
+
+
+def openvino(folder: Path) -> None:
+    """Export to OpenVINO and load it."""
+    export_to(folder, "openvino")
+
+
+def mteb(folder: Path) -> None:
+    """MTEB takes the model; a task would need its data."""
+    from polyrank.interop.mteb import model
+
+    encoded = model(str(folder / "model"))
+    expect(encoded.mteb_model_meta is not None, "MTEB knows the model")
+
+
 def metrics(folder: Path) -> None:
     """Judge a retrieval set."""
     beir = folder / "beir"
@@ -204,7 +231,23 @@ def zstd(folder: Path) -> None:
 
 EXTRAS: dict[str, Callable[[Path], None]] = {
     test.__name__: test
-    for test in (bm25, demo, faiss, hub, lora, metrics, milvus, plot, ray, tensorboard, wiki, zstd)
+    for test in (
+        bm25,
+        demo,
+        faiss,
+        hub,
+        lora,
+        metrics,
+        milvus,
+        mteb,
+        onnx,
+        openvino,
+        plot,
+        ray,
+        tensorboard,
+        wiki,
+        zstd,
+    )
 }
 
 

@@ -64,6 +64,7 @@ class GraphExport:
             )
 
 
+TargetName = Literal["sentence-transformers", "onnx", "openvino"]
 TARGETS: dict[str, Target] = {
     "sentence-transformers": Target(
         "polyrank.interop.sentence_transformers.writer", SentenceTransformersExport

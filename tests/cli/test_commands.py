@@ -75,7 +75,7 @@ def fakes(monkeypatch: pytest.MonkeyPatch) -> LengthCross:
     model = LengthCross()
 
     def load_model(
-        path: Path, *, device: str, dtype: str, batch_tokens: int | None, trainable: bool
+        path: Path, *, batch_tokens: int | None, trainable: bool, **_: Any
     ) -> LengthCross:
         assert not trainable
         if batch_tokens is not None:
@@ -177,7 +177,7 @@ def test_search(capsys: pytest.CaptureFixture[str]) -> None:
     }
     assert FakeIndex.asked == {"top_k": 1, "exact": False, "filter": None}
     opened = {"path": Path("i"), "model": None, "device": "cpu", "dtype": "auto"}
-    opened["batch_tokens"] = None
+    opened |= {"batch_tokens": None, "engine": "auto"}
     assert FakeIndex.opened == opened
 
 

@@ -54,7 +54,7 @@ def test_where_a_path_stands_the_shell_offers_files(words: list[str]) -> None:
 
 
 def test_each_line_has_words(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["--complete", "search", "--re"], commands()) == 0
+    assert run(["--complete", "search", "--rer"], commands()) == 0
     line = capsys.readouterr().out
     assert line.startswith("--reranker\t")
     assert line.count("\n") == 1

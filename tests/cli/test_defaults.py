@@ -148,7 +148,7 @@ def handed(monkeypatch):
             run(list(map(str, given)), commands())
         found = {}
         for settings in caught.value.args:
-            found |= to_mapping(settings)
+            found |= json.loads(json.dumps(to_mapping(settings)))
         if given[0] == "pretrain":
             del found["max_steps"]  # the run counts them, unless they are given
         return found

@@ -60,7 +60,7 @@ class HashModel:
         (Path(path) / "polyrank.json").write_text(json.dumps(settings))
 
     @classmethod
-    def load(cls, path, device="auto", dtype="auto", batch_tokens=None, trainable=True):
+    def load(cls, path, **_):
         settings = json.loads((Path(path) / "polyrank.json").read_text())
         return cls(*settings, path=Path(path))
 

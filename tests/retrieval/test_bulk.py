@@ -91,8 +91,8 @@ def test_parts_make_the_index_that_one_process_makes(source, parts, tmp_path, nu
 def test_blocks_are_not_cut_where_there_are_enough(source, parts):
     model = HashModel()
     lengths = []
-    encode = model.encode_candidates
-    model.encode_candidates = lambda texts: lengths.append(len(texts)) or encode(texts)
+    encode = model.encode_candidates_for_scoring
+    model.encode_candidates_for_scoring = lambda texts: lengths.append(len(texts)) or encode(texts)
     encode_all(source, parts, 3, model)
     assert lengths == [10] * 7 + [5]
 

@@ -10,9 +10,9 @@ from polyrank.cli.command import command
 from polyrank.cli.flags import Options, flag_of
 from polyrank.cli.options import any_of, option, positional
 from polyrank.cli.output import Output
-from polyrank.config import field_types, require_choice
+from polyrank.config import field_types
 from polyrank.display.words import span
-from polyrank.export_targets import TARGETS
+from polyrank.export_targets import TARGETS, TargetName
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -22,7 +22,7 @@ class ExportOptions(Options):
     model: Path = positional(
         "MODEL", help="The folder or hub id of a saved model, of any architecture."
     )
-    to: str = option(help=f"The format: {', '.join(TARGETS)}.")
+    to: TargetName = option(help="The format to write.")
     output: Path = option(help="The folder for the export; an earlier export there is replaced.")
     revision: str | None = option(
         None,
@@ -30,9 +30,6 @@ class ExportOptions(Options):
         "main.",
     )
     settings: dict[str, Any] = any_of({name: one.config() for name, one in TARGETS.items()})
-
-    def __post_init__(self) -> None:
-        require_choice("target", self.to, TARGETS)
 
 
 @command("export", ExportOptions)
@@ -43,8 +40,9 @@ def export(options: ExportOptions, output: Output) -> None:
     with the same vectors and scores. A poly-encoder and a cross-encoder with the head interaction
     need polyrank beside it, and trust_remote_code=True.
 
-    onnx: the graphs of a model of any architecture, which polyrank runs with ONNX Runtime instead
-    of torch. They are compared with torch first, and only written if they agree.
+    onnx, openvino: the graphs of a model of any architecture, which polyrank runs with ONNX Runtime
+    or OpenVINO instead of torch. They are compared with torch first, and only written if they
+    agree. --quantise int8 makes them faster on CPUs.
 
     The last lines say how to load the folder and where it differs from the model.
     """

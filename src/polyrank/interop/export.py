@@ -62,7 +62,7 @@ def export(
     Args:
         model: A model, or the folder or hub id of a saved one.
         path: The new folder.
-        to: The format: `sentence-transformers` or `onnx`.
+        to: The format: `sentence-transformers`, `onnx` or `openvino`.
         revision: The branch, tag or commit of a model that is given by its id on the hub.
         **settings: The settings of the format, such as `only_candidates=True`.
 
