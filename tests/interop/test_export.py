@@ -126,7 +126,7 @@ def test_the_command(model, output, capsys):
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["--to", "sentence_transformers"], "There is no target 'sentence_transformers'"),
+        (["--to", "sentence_transformers"], "--to is 'sentence_transformers'"),
         ([], "--to is required"),
         (["--to", TARGET, "--only-candidate"], "Did you mean '--only-candidates'"),
     ],
