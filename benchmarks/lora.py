@@ -3,7 +3,7 @@
 MiniLM gets 160 steps of 64 pairs by the default settings, once with all weights trained and once
 with adapters of rank 16. Each training has a process of its own, so that peak memory is its own.
 
-python -m benchmarks.lora DATA --output DIR [--steps 160] [--rank 16] [--threads 1]
+python -m benchmarks.lora DATA --output DIR [--steps 160] [--rank 16] [--seed 0] [--threads 1]
 python -m benchmarks.lora DATA --output DIR --choose 5e-4,1e-3,2e-3
 
 DATA is the folder that holds ubuntu_irc. --choose compares learning rates of the adapters on
@@ -52,7 +52,12 @@ def data_of(options: argparse.Namespace) -> tuple[list[Example], list[Example]]:
 
 def settings_of(options: argparse.Namespace) -> dict[str, TrainingConfig | None]:
     """The training of each model by its name; None is the base as it is."""
-    usual: dict[str, Any] = {"batch_size": 64, "max_steps": options.steps, "evaluations": 1}
+    usual: dict[str, Any] = {
+        "batch_size": 64,
+        "max_steps": options.steps,
+        "evaluations": 1,
+        "seed": options.seed,
+    }
     full = TrainingConfig(**usual)
     if options.choose is not None:
         rates = [float(rate) for rate in options.choose.split(",")]
@@ -73,7 +78,7 @@ def measure(name: str, options: argparse.Namespace) -> dict[str, Any]:
     torch.set_num_threads(options.threads)
     examples, judged = data_of(options)
     config = settings_of(options)[name]
-    set_seed(0)
+    set_seed(options.seed)
     model = BiEncoder.from_pretrained(default_base(), **LENGTHS)
     row: dict[str, Any] = {"name": name, "dtype": str(model.compute_dtype)}
     if config is not None:
@@ -102,6 +107,7 @@ def main() -> None:
     parser.add_argument("--output", type=Path, required=True)
     parser.add_argument("--steps", type=int, default=160)
     parser.add_argument("--rank", type=int, default=16)
+    parser.add_argument("--seed", type=int, default=TrainingConfig().seed)
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
     parser.add_argument("--choose", metavar="RATES")
     parser.add_argument("--only", help="Measure this one in this process.")
