@@ -1,5 +1,6 @@
 """Folders of tiny encoders, made once a session and never written to."""
 
+import gc
 import os
 import shutil
 
@@ -8,6 +9,17 @@ if "PYTEST_XDIST_WORKER" in os.environ:  # processes side by side take a core ea
 os.environ["HF_HUB_OFFLINE"] = "1"  # read when huggingface_hub is imported: before all else
 
 import pytest
+
+
+@pytest.fixture(scope="module", autouse=True)
+def imported_once():
+    """Python's collector leaves out what earlier modules of tests have imported.
+
+    The libraries of all extras make 800,000 objects. Looking through them again and again took half
+    of the time of the tests.
+    """
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(scope="session")
