@@ -66,6 +66,7 @@ def test_prompts_and_dimensions_of_a_model(bert, tmp_path, info, capsys):
     run(["info", str(tmp_path / "2")], commands())
     shown = capsys.readouterr().out
     assert 'prompts      context "query: "' in shown
+    assert "projection" not in shown  # what is not set is not shown
     assert "dimension 12, bias true, activation identity" in shown
 
 

@@ -19,6 +19,10 @@ if TYPE_CHECKING:
     from polyrank.cli.found import Finding
 
 
+UNSET: tuple[Any, ...] = (None, {}, [], "")
+"""Values that people are not shown."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class InfoOptions(Options):
     """Options of `polyrank info`."""
@@ -61,7 +65,7 @@ def index_info(options: IndexOptions, output: Output) -> None:
 def say(path: Path, found: Finding, output: Output) -> None:
     """Tell people and programs."""
     output.say(f"{path} is {found.words}.")
-    facts = {name: value for name, value in found.facts.items() if value not in (None, {}, [], "")}
+    facts = {name: value for name, value in found.facts.items() if value not in UNSET}
     widest = max(map(len, facts), default=0)
     for name, value in facts.items():
         output.say(f"  {name:<{widest}}  {shown(name, value)}")
@@ -75,7 +79,8 @@ def shown(name: str, value: Any) -> str:
     if name == "bytes":
         return size(value)
     if isinstance(value, Mapping):
-        return ", ".join(f"{key} {shown(key, each)}" for key, each in value.items())
+        given = {key: each for key, each in value.items() if each not in UNSET}
+        return ", ".join(f"{key} {shown(key, each)}" for key, each in given.items())
     if isinstance(value, list):
         return ", ".join(shown(name, each) for each in value)
     if name.endswith("prompt") or name in ("context", "candidate"):

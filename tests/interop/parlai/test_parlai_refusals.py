@@ -239,3 +239,8 @@ def test_the_command_exits_with_two_and_two_sentences(tmp_path, capsys):
     assert printed["type"] == "ModelError"
     assert printed["message"].startswith(f"There is no ParlAI checkpoint at {tmp_path / 'none'}. ")
     assert not (tmp_path / "model").exists()
+
+
+def test_a_file_without_options_and_dictionary_is_not_a_checkpoint(tmp_path):
+    (tmp_path / "faq.csv").write_text("question,answer\n")
+    refused(tmp_path / "faq.csv", "not a ParlAI checkpoint", "faq.csv.opt")

@@ -67,6 +67,12 @@ def find_files(checkpoint: Path) -> Files:
         files = files._replace(dictionary=shared)
     if not files.options.is_file():
         require_not_readable(checkpoint, model.parent)
+    if not files.options.is_file() and not files.dictionary.is_file():
+        raise ModelError(
+            f"{checkpoint} is not a ParlAI checkpoint: neither {files.options.name} nor "
+            f"{files.dictionary.name} is beside it.",
+            "Give the model file that ParlAI saved, or its folder.",
+        )
     for file, what in zip(files, ("weights", "options", "dictionary"), strict=True):
         if not file.is_file():
             raise ModelError(
