@@ -29,9 +29,9 @@ from benchmarks.texts import mixed_texts
 from benchmarks.timing import interleaved, machine, median_ratio
 from polyrank import BiEncoder
 from polyrank.data.candidates import read_candidates
-from polyrank.interop.graph_folder import write_graphs
-from polyrank.interop.openvino import converted, save
-from polyrank.interop.quantisation import import_nncf
+from polyrank.interop.graphs.folder import write_graphs
+from polyrank.interop.graphs.openvino import converted, save
+from polyrank.interop.graphs.quantisation import import_nncf
 from polyrank.models.source import default_base
 from polyrank.progress import quieten_libraries
 

@@ -69,7 +69,7 @@ TARGETS: dict[str, Target] = {
     "sentence-transformers": Target(
         "polyrank.interop.sentence_transformers.writer", SentenceTransformersExport
     ),
-    "onnx": Target("polyrank.interop.onnx", GraphExport),
-    "openvino": Target("polyrank.interop.openvino", GraphExport),
+    "onnx": Target("polyrank.interop.graphs.onnx", GraphExport),
+    "openvino": Target("polyrank.interop.graphs.openvino", GraphExport),
 }
 """Each target by its name."""

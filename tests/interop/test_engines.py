@@ -13,7 +13,7 @@ import polyrank
 from polyrank import BiEncoder, Index, PolyEncoder, load_model
 from polyrank.cli.main import commands, run
 from polyrank.errors import IndexFolderError, MissingExtraError, ModelError, UsageError
-from polyrank.interop.graph_folder import prepared
+from polyrank.interop.graphs.folder import prepared
 from polyrank.models.adapters.layers import adapter_parameters, attach, is_adapted
 from polyrank.models.description import fingerprint_of
 from polyrank.models.static.distilled import distil_static
@@ -266,14 +266,14 @@ def test_a_graph_names_no_place_of_this_machine(exported, tmp_path):
 
 
 def test_an_export_that_differs_is_not_written(exported, monkeypatch, tmp_path):
-    from polyrank.interop import graph_folder
+    from polyrank.interop.graphs import folder as writing
 
     model, folder = exported("poly")
 
     def write_other_graphs(model, into, *_, **__):
         shutil.copytree(folder, into, dirs_exist_ok=True)
 
-    monkeypatch.setattr(graph_folder, "write_graphs", write_other_graphs)
+    monkeypatch.setattr(writing, "write_graphs", write_other_graphs)
     polyrank.export(model, tmp_path / "same", to="onnx")
     model.save_copy(tmp_path / "model")
     other = load_model(tmp_path / "model", device="cpu", dtype="float32")

@@ -12,9 +12,9 @@ import torch
 import polyrank
 from polyrank.cli.main import commands, run
 from polyrank.errors import DataError, MissingExtraError, ModelError, UsageError
-from polyrank.interop.calibration import calibration_inputs, read_texts
-from polyrank.interop.graphs import graph_files
-from polyrank.interop.outliers import SplitLinear, channel_maxima, outliers, outliers_apart
+from polyrank.interop.graphs.calibration import calibration_inputs, read_texts
+from polyrank.interop.graphs.outliers import SplitLinear, channel_maxima, outliers, outliers_apart
+from polyrank.interop.graphs.tracing import graph_files
 from tiny_encoders import WORDS, load_variant
 
 SENTENCES = [" ".join(words) for words in permutations(WORDS[12:18], 4)]
@@ -100,7 +100,7 @@ def test_the_report_has_the_figures(made):
 def test_too_low_an_overlap_writes_nothing(model, texts, tmp_path, monkeypatch):
     from openvino import opset13
 
-    from polyrank.interop import openvino
+    from polyrank.interop.graphs import openvino
 
     spoilt_graphs = []
 

@@ -199,7 +199,7 @@ def watch(event, arguments):
         touched.append((event, arguments))
 sys.addaudithook(watch)
 from polyrank import load_model
-from polyrank.interop.quantisation import import_nncf
+from polyrank.interop.graphs.quantisation import import_nncf
 load_model({folder!r}).score("a", ["b"])
 nncf = import_nncf()
 nncf.telemetry.telemetry.send_event("nncf", "test", "test")

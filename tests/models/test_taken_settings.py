@@ -19,7 +19,7 @@ from polyrank import Index, export, train
 from polyrank.cli.main import commands, run
 from polyrank.config import to_mapping
 from polyrank.errors import ModelError, UsageError
-from polyrank.interop.graphs import graph_files
+from polyrank.interop.graphs.tracing import graph_files
 from polyrank.models.bi_encoder import BiEncoder
 from polyrank.models.checkpoint import load_model
 from polyrank.models.config import ClassifierConfig

@@ -10,7 +10,7 @@ from packaged_models import PROMPTS, save_packaged
 from polyrank import BiEncoder, CrossEncoder, Index, PolyEncoder
 from polyrank.cli.main import commands, run
 from polyrank.errors import UsageError
-from polyrank.interop.graphs import graph_files
+from polyrank.interop.graphs.tracing import graph_files
 from polyrank.models.checkpoint import load_model
 from polyrank.models.description import fingerprint_of
 from tiny_encoders import LONG, POSITIONS, TEXTS, WIDTH

@@ -14,8 +14,8 @@ from torch import Tensor
 from polyrank.data.candidates import read_candidates
 from polyrank.data.loading import load_records
 from polyrank.errors import DataError
-from polyrank.interop.agreement import HeldTexts
-from polyrank.interop.graphs import GraphFile
+from polyrank.interop.graphs.agreement import HeldTexts
+from polyrank.interop.graphs.tracing import GraphFile
 from polyrank.models.base import Model
 from polyrank.models.cross_encoder import CrossEncoder
 from polyrank.models.engines.engine import input_of

@@ -15,7 +15,7 @@ import torch
 
 from polyrank.errors import UsageError
 from polyrank.export_targets import GraphExport
-from polyrank.interop.agreement import (
+from polyrank.interop.graphs.agreement import (
     Agreement,
     HeldTexts,
     agreement,
@@ -23,8 +23,8 @@ from polyrank.interop.agreement import (
     require_equal,
     require_overlap,
 )
-from polyrank.interop.calibration import fewer, read_texts
-from polyrank.interop.graphs import GraphFile, encoder_shapes, graph_files
+from polyrank.interop.graphs.calibration import fewer, read_texts
+from polyrank.interop.graphs.tracing import GraphFile, encoder_shapes, graph_files
 from polyrank.models.adapters.layers import is_adapted
 from polyrank.models.base import Model
 from polyrank.models.checkpoint import load_model

@@ -18,13 +18,13 @@ import torch
 
 from polyrank.errors import MissingExtraError, ModelError, UsageError
 from polyrank.export_targets import GraphExport
-from polyrank.interop.agreement import HeldTexts
-from polyrank.interop.calibration import calibration_inputs, feeds_of
 from polyrank.interop.export import Written
-from polyrank.interop.graph_folder import write_checked
-from polyrank.interop.graphs import GraphFile
-from polyrank.interop.outliers import outliers_apart
-from polyrank.interop.quantisation import import_nncf, quantised
+from polyrank.interop.graphs.agreement import HeldTexts
+from polyrank.interop.graphs.calibration import calibration_inputs, feeds_of
+from polyrank.interop.graphs.folder import write_checked
+from polyrank.interop.graphs.outliers import outliers_apart
+from polyrank.interop.graphs.quantisation import import_nncf, quantised
+from polyrank.interop.graphs.tracing import GraphFile
 from polyrank.models.backbone import Backbone
 from polyrank.models.base import Model
 from polyrank.models.engines.onnx import import_runtime
