@@ -5,8 +5,9 @@ Knows what all engines share; the modules of the runtimes know their formats.
 
 from __future__ import annotations
 
+import importlib.metadata
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
@@ -15,6 +16,7 @@ import torch
 
 from polyrank.errors import UsageError
 from polyrank.export_targets import GraphExport
+from polyrank.interop.export import Written
 from polyrank.interop.graphs.agreement import (
     Agreement,
     HeldTexts,
@@ -96,7 +98,8 @@ def write_checked(
     write_int8: WriteQuantised,
     config: GraphExport,
     versions: dict[str, str],
-) -> Agreement:
+    path: Path,
+) -> Written:
     """Write a model as graphs into an empty folder, and check them.
 
     Args:
@@ -107,9 +110,10 @@ def write_checked(
         write_int8: Writes one graph with an encoder that multiplies in 8 bits.
         config: Whether to quantise, on which texts, and how good the result must be.
         versions: The versions of what writes the graphs.
+        path: Where the folder will be.
 
     Returns:
-        How far they are from torch.
+        How to load it, and how far it is from torch.
 
     Raises:
         UsageError: The model cannot become a graph.
@@ -122,13 +126,23 @@ def write_checked(
         write_graphs(plain, folder, engine, write, versions=versions)
         found = checked(plain, folder, held_texts(plain), dtype="float32")
         require_equal(found)
-        return found
-    calibrated, held = read_texts(config.calibration)
-    quantise = partial(write_int8, model=plain, texts=calibrated)
-    write_graphs(plain, folder, engine, quantise, versions=versions, precision="int8")
-    found = checked(plain, folder, fewer(held, plain))
-    require_overlap(found, config.min_overlap)
-    return found
+    else:
+        calibrated, held = read_texts(config.calibration)
+        quantise = partial(write_int8, model=plain, texts=calibrated)
+        write_graphs(plain, folder, engine, quantise, versions=versions, precision="int8")
+        found = checked(plain, folder, fewer(held, plain))
+        require_overlap(found, config.min_overlap)
+    return Written(
+        load=f'polyrank.load_model("{path}", engine="{engine}")',
+        notes=tuple(found.lines()),
+        report=asdict(found),
+    )
+
+
+def versions_of(packages: Sequence[str], config: GraphExport) -> dict[str, str]:
+    """The versions of what writes and reads the graphs, by the names of the packages."""
+    used = packages if config.quantise is None else (*packages, "nncf")
+    return {name: importlib.metadata.version(name) for name in used}
 
 
 def checked(model: Model, folder: Path, texts: HeldTexts, dtype: str = "auto") -> Agreement:

@@ -9,7 +9,6 @@ import io
 import logging
 import warnings
 from collections.abc import Iterator
-from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -21,7 +20,7 @@ from polyrank.export_targets import GraphExport
 from polyrank.interop.export import Written
 from polyrank.interop.graphs.agreement import HeldTexts
 from polyrank.interop.graphs.calibration import calibration_inputs, feeds_of
-from polyrank.interop.graphs.folder import write_checked
+from polyrank.interop.graphs.folder import versions_of, write_checked
 from polyrank.interop.graphs.outliers import outliers_apart
 from polyrank.interop.graphs.quantisation import import_nncf, quantised
 from polyrank.interop.graphs.tracing import GraphFile
@@ -58,15 +57,9 @@ def write(model: Model, folder: Path, config: GraphExport, path: Path) -> Writte
     require_exporter()
     if config.quantise is not None:
         import_nncf()
-    packages = PACKAGES if config.quantise is None else (*PACKAGES, "nncf")
-    noted = {name: importlib.metadata.version(name) for name in packages}
+    noted = versions_of(PACKAGES, config)
     ways = partial(write_graph, noted=noted), partial(write_quantised, noted=noted)
-    found = write_checked(model, folder, "onnx", *ways, config, noted)
-    return Written(
-        load=f'polyrank.load_model("{path}", engine="onnx")',
-        notes=tuple(found.lines()),
-        report=asdict(found),
-    )
+    return write_checked(model, folder, "onnx", *ways, config, noted, path)
 
 
 def write_quantised(

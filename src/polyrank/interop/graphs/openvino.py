@@ -6,10 +6,8 @@ Knows OpenVINO's converter and files; knows no architecture.
 from __future__ import annotations
 
 import contextlib
-import importlib.metadata
 import warnings
-from collections.abc import Iterable, Iterator
-from dataclasses import asdict
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +19,7 @@ from polyrank.export_targets import GraphExport
 from polyrank.interop.export import Written
 from polyrank.interop.graphs.agreement import HeldTexts
 from polyrank.interop.graphs.calibration import calibration_inputs, feeds_of
-from polyrank.interop.graphs.folder import write_checked
+from polyrank.interop.graphs.folder import versions_of, write_checked
 from polyrank.interop.graphs.onnx import dynamic_shapes
 from polyrank.interop.graphs.outliers import outliers_apart
 from polyrank.interop.graphs.quantisation import import_nncf, quantised
@@ -56,13 +54,8 @@ def write(model: Model, folder: Path, config: GraphExport, path: Path) -> Writte
     import_openvino()
     if config.quantise is not None:
         import_nncf()
-    noted = versions(PACKAGES if config.quantise is None else (*PACKAGES, "nncf"))
-    found = write_checked(model, folder, "openvino", write_graph, write_quantised, config, noted)
-    return Written(
-        load=f'polyrank.load_model("{path}", engine="openvino")',
-        notes=tuple(found.lines()),
-        report=asdict(found),
-    )
+    ways, noted = (write_graph, write_quantised), versions_of(PACKAGES, config)
+    return write_checked(model, folder, "openvino", *ways, config, noted, path)
 
 
 def write_graph(graph: GraphFile, folder: Path) -> tuple[str, list[str]]:
@@ -156,8 +149,3 @@ def plain_attention(module: nn.Module) -> Iterator[None]:
     finally:
         for encoder, implementation in zip(encoders, kept, strict=True):
             encoder.set_attn_implementation(implementation)
-
-
-def versions(packages: Iterable[str]) -> dict[str, str]:
-    """The versions of what writes and reads the graphs."""
-    return {name: importlib.metadata.version(name) for name in packages}
