@@ -13,7 +13,7 @@ SECTIONS: Mapping[str, tuple[str, ...]] = {
     "Data and pre-training": ("corpus", "pretrain", "static"),
     "Train": ("train", "mine", "distil"),
     "Compare": ("evaluate", "compare", "predict", "reproduce"),
-    "Search and share": ("index", "search", "encode", "export", "import", "push"),
+    "Search and share": ("index", "search", "serve", "encode", "export", "import", "push"),
 }
 """The commands and groups of `polyrank --help`, by what people do."""
 
@@ -98,6 +98,11 @@ SHOWN: Mapping[str, Mapping[str, tuple[str, ...]]] = {
         "Search": ("top_k", "filter", "exact", "reranker", "num_candidates"),
         "Hardware": ("device",),
     },
+    "serve": {
+        "Serve": ("model", "index", "reranker"),
+        "Server": ("host", "port"),
+        "Hardware": ("device",),
+    },
     "export": {
         "Export": ("model", "to", "output", "only_candidates"),
         "Speed": ("quantise", "calibration"),
@@ -136,6 +141,8 @@ TITLES: Mapping[str, str] = {
     "CompareOptions": "Figures",
     "BuildOptions": "Index",
     "ExportOptions": "Export",
+    "ServeOptions": "Serve",
+    "server": "Server",
     "settings": "Export",
 }
 """The title of all other flags: by the name of the settings that are flattened into a command, or
@@ -206,6 +213,10 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = {
     "search": (
         'polyrank search my-index "How do I sort a list?" -k 3',
         "polyrank search my-index < questions.txt",
+    ),
+    "serve": (
+        "polyrank serve --model my-model",
+        "polyrank serve --index my-index --reranker my-cross",
     ),
     "export": (
         "polyrank export my-model --to sentence-transformers --output for-st",

@@ -42,6 +42,7 @@ from polyrank.cli.pretrain import pretrain
 from polyrank.cli.push import push
 from polyrank.cli.reproduce import reproduce
 from polyrank.cli.search import search
+from polyrank.cli.serve import serve
 from polyrank.cli.static import static
 from polyrank.cli.train import train
 from polyrank.errors import InputError, PolyrankError, UsageError, nearest
@@ -75,6 +76,7 @@ def commands() -> tuple[Command[Any], ...]:
         index_changes.verify,
         index_info,
         search,
+        serve,
         export,
         import_parlai,
         push,

@@ -1,0 +1,1 @@
+"""What runs when: requests share the cores fairly, in batches of one token budget."""

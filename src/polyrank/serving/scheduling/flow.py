@@ -1,0 +1,32 @@
+"""A request as the scheduler sees it: its deadline, and where its time went."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+
+
+@dataclass
+class Times:
+    """Where the time of a request went, in seconds."""
+
+    queue: float = 0.0
+    tokenise: float = 0.0
+    model: float = 0.0
+    search: float = 0.0
+
+
+@dataclass(eq=False)
+class Flow:
+    """One request on its way through the server."""
+
+    deadline: float
+    """On the clock of `time.monotonic`."""
+    times: Times = field(default_factory=Times)
+    cancelled: bool = False
+    """Whether the client has gone away."""
+
+    @classmethod
+    def lasting(cls, seconds: float) -> Flow:
+        """A request that is given up after some seconds."""
+        return cls(deadline=time.monotonic() + seconds)
