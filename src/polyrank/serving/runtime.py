@@ -48,7 +48,16 @@ class Runtime:
         self.config = config
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="compute")
 
-    async def _run(self, work: Callable[[], T]) -> T:
+    async def run(self, work: Callable[[], T], flow: Flow) -> T:
+        """What `work` returns, run where the models compute; it should be short.
+
+        Args:
+            work: What takes the cores.
+            flow: The request.
+
+        Returns:
+            Its result.
+        """
         return await asyncio.get_running_loop().run_in_executor(self._thread, work)
 
     def close(self) -> None:
@@ -73,7 +82,7 @@ class Runtime:
         is_context = side == "context"
         ids = model.context_ids(texts) if is_context else model.candidate_ids(texts)
         encode = model.encode_contexts if is_context else model.encode_candidates
-        vectors = await self._run(lambda: encode(list(texts), convert_to_numpy=True))
+        vectors = await self.run(lambda: encode(list(texts), convert_to_numpy=True), flow)
         return Embedded(vectors, sum(map(len, ids)))
 
     async def score(
@@ -93,7 +102,7 @@ class Runtime:
             )
         else:
             ids = model.encode_pairs([a for a, _ in pairs], [b for _, b in pairs])[0]
-        scores = await self._run(lambda: model.score_pairs(list(pairs)).tolist())
+        scores = await self.run(lambda: model.score_pairs(list(pairs)).tolist(), flow)
         return Scored(scores, sum(map(len, ids)))
 
     async def search(
@@ -113,7 +122,7 @@ class Runtime:
         searched: Any = index
         if reranker is not None:
             searched = RetrieveRerank(index, reranker.model, num_candidates=num_candidates)
-        found = await self._run(
-            lambda: searched.search(list(contexts), top_k, exact=exact, filter=filter)
+        found = await self.run(
+            lambda: searched.search(list(contexts), top_k, exact=exact, filter=filter), flow
         )
         return [Found(list(hits), hits.report) for hits in found]
