@@ -6,7 +6,7 @@ JOBS ?= 2
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: setup demo test check docs docs-serve bench format release-check clean
+.PHONY: setup demo test check docs docs-serve bench format release-check client-check clean
 
 setup: $(READY)
 
@@ -47,6 +47,10 @@ bench: $(READY)
 release-check: $(READY)
 	$(BIN)/python -m pip install --quiet --group release
 	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python scripts/check_release.py --work build/release $(ARGS)
+
+# Call the server with the real clients of other projects, each in an environment of its own.
+client-check: $(READY)
+	$(BIN)/python scripts/check_clients.py --work build/clients $(ARGS)
 
 clean:
 	rm -rf $(VENV) dist build site .mypy_cache .ruff_cache .pytest_cache

@@ -9,8 +9,12 @@ from __future__ import annotations
 
 import csv
 import json
+import socket
 import subprocess
 import sys
+import time
+import urllib.error
+import urllib.request
 from collections.abc import Callable
 from pathlib import Path
 
@@ -195,6 +199,51 @@ def ray(folder: Path) -> None:
     polyrank("index", "build", folder / "model", "--encoded", parts, "--output", folder / "index")
 
 
+def fetch(url: str, body: object = None) -> bytes:
+    """What the server answers to a GET, or to a POST of `body`."""
+    data = None if body is None else json.dumps(body).encode()
+    request = urllib.request.Request(url, data, {"Content-Type": "application/json"})
+    with urllib.request.urlopen(request, timeout=60) as answer:
+        content: bytes = answer.read()
+    return content
+
+
+def wait_until_ready(url: str, server: subprocess.Popen[bytes]) -> None:
+    """Return when the server is ready for requests."""
+    while True:
+        expect(server.poll() is None, "polyrank serve runs")
+        try:
+            fetch(f"{url}/ready")
+            return
+        except (urllib.error.URLError, OSError):
+            time.sleep(0.2)
+
+
+def serve(folder: Path) -> None:
+    """Serve the model, call it, look at its pages, and stop it."""
+    with socket.socket() as listening:
+        listening.bind(("127.0.0.1", 0))
+        port = listening.getsockname()[1]
+    url = f"http://127.0.0.1:{port}"
+    command = Path(sys.executable).parent / "polyrank"
+    arguments = ["serve", "--model", folder / "model", "--port", str(port), "--device", "cpu"]
+    print("$ polyrank", *arguments, flush=True)
+    with subprocess.Popen([command, *map(str, arguments)]) as server:
+        try:
+            wait_until_ready(url, server)
+            made = json.loads(fetch(f"{url}/v1/embeddings", {"model": "model", "input": "Sets?"}))
+            expect(len(made["data"][0]["embedding"]) > 0, "/v1/embeddings gives a vector")
+            ranked = json.loads(fetch(f"{url}/rerank", {"query": "Sets?", "texts": ["a", "b"]}))
+            expect(len(ranked) == 2, "/rerank ranks two texts")
+            page = fetch(f"{url}/").decode()
+            expect("<html" in page and "polyrank" in page, "the page is there")
+            docs = fetch(f"{url}/docs").decode()
+            expect("//cdn" not in docs, "/docs loads nothing from elsewhere")
+        finally:
+            server.terminate()
+    expect(server.returncode == 0, f"the server ends with 0, not {server.returncode}")
+
+
 def tensorboard(folder: Path) -> None:
     """Write events while training."""
     events = folder / "events"
@@ -244,6 +293,7 @@ EXTRAS: dict[str, Callable[[Path], None]] = {
         openvino,
         plot,
         ray,
+        serve,
         tensorboard,
         wiki,
         zstd,
