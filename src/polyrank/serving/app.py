@@ -7,12 +7,11 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
 from fastapi import FastAPI, Request
-from fastapi.responses import JSONResponse, Response
+from fastapi.responses import Response
 
 from polyrank._version import __version__
-from polyrank.errors import PolyrankError
 from polyrank.serving.config import ServerConfig
-from polyrank.serving.failures import as_request_error, body_of
+from polyrank.serving.handlers import install_errors
 from polyrank.serving.pipeline import Pipeline
 from polyrank.serving.routes import openai
 from polyrank.serving.runtime import Runtime
@@ -46,10 +45,6 @@ def create_app(pipeline: Pipeline, config: ServerConfig | None = None) -> FastAP
         request.state.flow = Flow.lasting(settings.timeout)
         return await call(request)
 
-    @app.exception_handler(PolyrankError)
-    async def failed(request: Request, error: PolyrankError) -> JSONResponse:
-        known = as_request_error(error)
-        return JSONResponse(body_of(known), status_code=known.status)
-
+    install_errors(app)
     app.include_router(openai.router)
     return app

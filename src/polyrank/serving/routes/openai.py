@@ -4,26 +4,93 @@ from __future__ import annotations
 
 from typing import Any
 
-from fastapi import APIRouter
+import orjson
+from fastapi import APIRouter, Response
 
-from polyrank.serving.dependencies import RuntimeOf
+from polyrank.serving.bodies import (
+    JsonRoute,
+    array,
+    base64_rows,
+    number_rows,
+    written,
+    written_apart,
+)
+from polyrank.serving.dependencies import FlowOf, RuntimeOf
+from polyrank.serving.failures import ERRORS, RequestError
+from polyrank.serving.pipeline import Served
+from polyrank.serving.runtime import Side
+from polyrank.serving.schemas.base import require_items, require_some, usage
+from polyrank.serving.schemas.openai import (
+    EmbeddingsAnswer,
+    EmbeddingsRequest,
+    ModelCard,
+    ModelList,
+)
+from polyrank.serving.selection import model_for_embeddings, model_named
+from polyrank.serving.vectors import cut_to
 
-router = APIRouter(tags=["OpenAI"])
+router = APIRouter(tags=["OpenAI"], route_class=JsonRoute, responses=ERRORS)
 
 
-@router.get("/v1/models")
-async def models(runtime: RuntimeOf) -> dict[str, Any]:
-    """List the models that are served."""
-    return {
-        "object": "list",
-        "data": [
+@router.post("/v1/embeddings", response_model=EmbeddingsAnswer)
+@router.post("/embeddings", response_model=EmbeddingsAnswer)
+async def embeddings(body: EmbeddingsRequest, runtime: RuntimeOf, flow: FlowOf) -> Response:
+    """Embed texts with a bi- or poly-encoder, as documents by default.
+
+    A poly-encoder has several vectors for a query, so it only embeds documents; /search and
+    /v1/rerank take queries.
+    """
+    texts = [body.input] if isinstance(body.input, str) else body.input
+    require_some("input", texts)
+    require_items("input", len(texts), runtime.config.max_items)
+    if "" in texts:
+        place = "input" if isinstance(body.input, str) else f"input[{texts.index('')}]"
+        raise RequestError(
+            400, f"{place} is empty.", "Leave out empty texts.", code="empty_input", param="input"
+        )
+    side: Side = "context" if body.input_type in ("query", "search_query") else "candidate"
+    served = model_for_embeddings(runtime.pipeline, body.model, side)
+    embedded = await runtime.embed(served, texts, side, flow)
+    vectors = cut_to(served, embedded.vectors, body.dimensions)
+    rows = base64_rows if body.encoding_format == "base64" else number_rows
+
+    def write() -> bytes:
+        items = (
+            b'{"object":"embedding","index":%d,"embedding":%b}' % (place, row)
+            for place, row in enumerate(rows(vectors))
+        )
+        return orjson.dumps(
             {
-                "id": served.name,
-                "object": "model",
-                "created": served.since,
-                "owned_by": "polyrank",
-                "architecture": served.architecture,
+                "object": "list",
+                "data": array(items),
+                "model": served.name,
+                "usage": usage(embedded.num_tokens),
             }
-            for served in runtime.pipeline.models.values()
-        ],
+        )
+
+    return await written_apart(write, vectors.size)
+
+
+@router.get("/v1/models", response_model=ModelList)
+@router.get("/models", response_model=ModelList)
+async def models(runtime: RuntimeOf) -> Response:
+    """List the models that are served."""
+    data = [card(served) for served in runtime.pipeline.models.values()]
+    return written({"object": "list", "data": data})
+
+
+@router.get("/v1/models/{name:path}", response_model=ModelCard)
+async def model(name: str, runtime: RuntimeOf) -> Response:
+    """Describe one model."""
+    return written(card(model_named(runtime.pipeline, name)))
+
+
+def card(served: Served) -> dict[str, Any]:
+    """What clients are told of a model."""
+    return {
+        "id": served.name,
+        "object": "model",
+        "created": served.since,
+        "owned_by": "polyrank",
+        "architecture": served.architecture,
     }

@@ -1,0 +1,67 @@
+"""What all bodies share: strict types, and the texts of a request.
+
+A number is not a text, and "3" is not a number. Unknown fields are ignored, as the services do that
+the clients were written for.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import BaseModel, ConfigDict, FailFast, Field
+
+from polyrank.serving.failures import RequestError
+
+
+class EndAtFirst(FailFast):
+    """Ends the reading of a list at its first wrong item. FailFast itself cannot be in a union."""
+
+    def __hash__(self) -> int:
+        return hash(self.fail_fast)
+
+
+Texts = Annotated[list[str], EndAtFirst()]
+"""A list of texts; reading ends at the first item that is not one."""
+
+ModelName = Annotated[
+    str | None,
+    Field(description="The name of a served model, from `/v1/models`; by default the first able."),
+]
+
+
+class Body(BaseModel):
+    """Base of what is sent and what is answered."""
+
+    model_config = ConfigDict(strict=True, extra="ignore", protected_namespaces=())
+
+
+class Usage(Body):
+    """The tokens that were read."""
+
+    prompt_tokens: int = Field(description="Tokens read, special ones included.")
+    total_tokens: int = Field(description="The same: nothing is generated.")
+
+
+def usage(num_tokens: int) -> dict[str, int]:
+    """The tokens that were read, as answers give them."""
+    return {"prompt_tokens": num_tokens, "total_tokens": num_tokens}
+
+
+def require_some(name: str, items: list[str], *, status: int = 400) -> None:
+    """Raise RequestError for a list without items."""
+    if not items:
+        raise RequestError(
+            status, f"{name} is empty.", "Send at least one text.", code="empty_input", param=name
+        )
+
+
+def require_items(name: str, count: int, most: int) -> None:
+    """Raise RequestError for more texts or pairs than one request may have."""
+    if count > most:
+        raise RequestError(
+            413,
+            f"{name} has {count} items; one request may have {most}.",
+            "Send several requests, or start the server with a greater --max-items.",
+            code="too_many_items",
+            param=name,
+        )
