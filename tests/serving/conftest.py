@@ -1,12 +1,7 @@
 """Tiny models behind a real server on a free port."""
 
-import contextlib
-import socket
-import threading
-from dataclasses import dataclass
-
 import pytest
-import uvicorn
+from running import running
 
 from polyrank.models.bi_encoder import BiEncoder
 from polyrank.models.cross_encoder import CrossEncoder
@@ -24,34 +19,6 @@ CANDIDATES = [
     ("e", "sound and screen", {"topic": "screen", "year": 2024}),
     ("f", "print the last line", {"topic": "file", "year": 2023}),
 ]
-
-
-@dataclass(frozen=True)
-class Server:
-    """A running server: its address and its app."""
-
-    url: str
-    port: int
-    app: object
-
-
-@contextlib.contextmanager
-def running(app):
-    """Serve an app from a thread, on a free port."""
-    with socket.socket() as listening:
-        listening.bind(("127.0.0.1", 0))
-        port = listening.getsockname()[1]
-        server = uvicorn.Server(uvicorn.Config(app, log_level="warning", lifespan="on"))
-        thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
-        thread.start()
-        try:
-            while not server.started and thread.is_alive():
-                threading.Event().wait(0.01)
-            assert server.started
-            yield Server(f"http://127.0.0.1:{port}", port, app)
-        finally:
-            server.should_exit = True
-            thread.join()
 
 
 @pytest.fixture(scope="session")

@@ -3,19 +3,26 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+import logging
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from fastapi import FastAPI, Request
-from fastapi.responses import Response
+from fastapi import FastAPI
+from fastapi_offline import FastAPIOffline
+from starlette.middleware.cors import CORSMiddleware
+from starlette.types import Scope
 
 from polyrank._version import __version__
+from polyrank.serving.access import Keys
 from polyrank.serving.config import ServerConfig
 from polyrank.serving.handlers import install_errors
+from polyrank.serving.middleware import Admit, Observe
 from polyrank.serving.pipeline import Pipeline
-from polyrank.serving.routes import openai
+from polyrank.serving.routes import health, openai
 from polyrank.serving.runtime import Runtime
 from polyrank.serving.scheduling.flow import Flow
+
+LOG = logging.getLogger("polyrank.serving")
 
 
 def create_app(pipeline: Pipeline, config: ServerConfig | None = None) -> FastAPI:
@@ -27,6 +34,9 @@ def create_app(pipeline: Pipeline, config: ServerConfig | None = None) -> FastAP
 
     Returns:
         The app. Two apps in one process share nothing.
+
+    Raises:
+        UsageError: A key cannot be used, or the file of keys cannot be read.
     """
     settings = config or ServerConfig()
 
@@ -36,15 +46,44 @@ def create_app(pipeline: Pipeline, config: ServerConfig | None = None) -> FastAP
         yield
         await asyncio.to_thread(app.state.runtime.close)
 
-    app = FastAPI(title="polyrank", version=__version__, lifespan=lifespan)
-
-    @app.middleware("http")
-    async def with_flow(
-        request: Request, call: Callable[[Request], Awaitable[Response]]
-    ) -> Response:
-        request.state.flow = Flow.lasting(settings.timeout)
-        return await call(request)
-
+    app: FastAPI = FastAPIOffline(
+        title="polyrank",
+        version=__version__,
+        lifespan=lifespan,
+        redoc_url=None,
+        static_url="/docs/static",
+    )
+    app.state.config = settings
+    app.state.keys = Keys(settings)
+    app.state.draining = False
+    add_middleware(app, settings)
     install_errors(app)
-    app.include_router(openai.router)
+    for routes in (openai, health):
+        app.include_router(routes.router)
     return app
+
+
+def add_middleware(app: FastAPI, settings: ServerConfig) -> None:
+    """Put around the routes what every request passes; what is added last is outermost."""
+
+    def finished(
+        scope: Scope, flow: Flow, status: int, seconds: float, failure: Exception | None
+    ) -> None:
+        if failure is not None:
+            LOG.error("request %s failed", flow.request_id, exc_info=failure)
+
+    app.add_middleware(Admit, keys=app.state.keys, max_body_mb=settings.max_body_mb)
+    if settings.allow_origin:
+        app.add_middleware(
+            CORSMiddleware,
+            allow_origins=settings.allow_origin,
+            allow_methods=["GET", "POST", "PUT", "DELETE"],
+            allow_headers=["*"],
+            expose_headers=["*"],
+        )
+    app.add_middleware(
+        Observe,
+        timeout=settings.timeout,
+        finished=finished,
+        is_draining=lambda: bool(app.state.draining),
+    )

@@ -22,7 +22,12 @@ class Flow:
 
     deadline: float
     """On the clock of `time.monotonic`."""
+    request_id: str = ""
     times: Times = field(default_factory=Times)
+    num_items: int = 0
+    """The number of texts or pairs that were asked about."""
+    num_tokens: int = 0
+    """The number of tokens that were read for them."""
     cancelled: bool = False
     """Whether the client has gone away."""
 

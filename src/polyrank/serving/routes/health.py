@@ -1,0 +1,43 @@
+"""How the server is: /health and /ready, for whatever starts, stops and balances servers."""
+
+from __future__ import annotations
+
+import asyncio
+
+from fastapi import APIRouter, Request
+
+from polyrank.serving.dependencies import RuntimeOf
+from polyrank.serving.failures import RequestError
+
+router = APIRouter(tags=["Operations"])
+STORE_SECONDS = 2.0
+"""How long the store may take to answer."""
+
+
+@router.get("/health")
+async def health() -> dict[str, str]:
+    """Say that the process is alive."""
+    return {"status": "ok"}
+
+
+@router.get("/ready")
+async def ready(request: Request, runtime: RuntimeOf) -> dict[str, str]:
+    """Say whether requests should be sent here; 503 with the reason where not."""
+    if request.app.state.draining:
+        raise not_ready("The server is about to stop.", "Send requests elsewhere.", "draining")
+    index = runtime.pipeline.index
+    if index is not None:
+        try:
+            await asyncio.wait_for(asyncio.to_thread(len, index), STORE_SECONDS)
+        except Exception as error:
+            raise not_ready(
+                "The store of the index does not answer.",
+                "Look at the store; the log has more.",
+                "store_down",
+            ) from error
+    return {"status": "ready"}
+
+
+def not_ready(problem: str, remedy: str, code: str) -> RequestError:
+    """The error for a server that should get no requests."""
+    return RequestError(503, problem, remedy, code=code, retry_after=1)
