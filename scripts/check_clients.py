@@ -2,9 +2,9 @@
 
 For each script of `scripts/clients` this makes an environment with the client in it, starts
 `polyrank serve` with a bi-, a poly- and a cross-encoder, lets the script make its calls, and
-compares every answer with what the models say in Python. It prints a table of client, version and
-call, and ends with exit code 1 if one fails. It needs an index of packages; the environments stay
-in the work folder for the next time.
+compares every answer with what the models say in Python. It also runs what `docs/serving.md` shows
+for the client. It prints each client with its versions and calls, and ends with exit code 1 if one
+fails. It needs an index of packages; the environments stay in the work folder for the next time.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import contextlib
 import json
 import math
 import os
+import re
 import shutil
 import socket
 import subprocess
@@ -32,6 +33,16 @@ from polyrank import BiEncoder, CrossEncoder, PolyEncoder, load_model
 from polyrank.models.source import default_base
 
 CLIENTS = Path(__file__).resolve().parent / "clients"
+PAGE = CLIENTS.parents[1] / "docs" / "serving.md"
+TITLES = {
+    "openai": "OpenAI",
+    "cohere": "Cohere",
+    "llamaindex": "LlamaIndex",
+    "haystack": "Haystack",
+    "langchain": "LangChain",
+    "litellm": "LiteLLM",
+}
+"""The section of the page that shows how to use a client."""
 PACKAGES = {
     "openai": ["openai>=2"],
     "cohere": ["cohere>=7"],
@@ -132,12 +143,36 @@ def environment(client: str, work: Path, constraints: list[str]) -> Path:
     return python
 
 
+def variables(python: Path) -> dict[str, str]:
+    """The environment variables of a client: nothing is reported or fetched, and no warnings."""
+    return {
+        "PATH": os.defpath,
+        "HOME": str(python.parent.parent),
+        "PYTHONWARNINGS": "ignore",
+        "HAYSTACK_TELEMETRY_ENABLED": "False",
+        "LITELLM_LOCAL_MODEL_COST_MAP": "True",
+    }
+
+
+def fault_of_snippet(client: str, python: Path, url: str) -> str | None:
+    """What goes wrong with the code that the page shows for a client, or None."""
+    section = PAGE.read_text(encoding="utf-8").split(f"\n### {TITLES[client]}\n")[1]
+    code = re.search(r"```python\n(.*?)```", section, flags=re.DOTALL)
+    assert code, f"{PAGE.name} shows no code for {TITLES[client]}"
+    shown = code[1].replace("http://127.0.0.1:8000", url).replace('"unused"', f'"{KEY}"')
+    done = subprocess.run(
+        [python, "-c", shown],
+        capture_output=True, text=True, check=False, env=variables(python),
+    )  # fmt: skip
+    return done.stderr.strip().splitlines()[-1] if done.returncode else None
+
+
 def call(client: str, python: Path, server: dict[str, Any]) -> dict[str, Any]:
     """What the script of a client prints: the versions, and the answer of each call."""
-    quiet = {"PATH": os.defpath, "HOME": str(python.parent.parent), "PYTHONWARNINGS": "ignore"}
     done = subprocess.run(
         [python, CLIENTS / f"with_{client}.py"],
-        input=json.dumps(server), capture_output=True, text=True, check=False, env=quiet,
+        input=json.dumps(server), capture_output=True, text=True, check=False,
+        env=variables(python),
     )  # fmt: skip
     if done.returncode:
         sys.exit(f"with_{client}.py ended with {done.returncode}:\n{done.stderr}")
@@ -153,7 +188,7 @@ class Judge:
             name: load_model(path, device="cpu", dtype="float32") for name, path in models.items()
         }
         bi = loaded["bi"]
-        self.names = set(models)
+        self.names = {*models, "my-model", "my-cross"}
         self.vectors = {
             "context": bi.encode_contexts([QUERY], convert_to_numpy=True),
             "candidate": bi.encode_candidates(TEXTS, convert_to_numpy=True),
@@ -228,10 +263,11 @@ def main() -> int:
     wanted = options.clients or list(PACKAGES)
     pythons = {client: environment(client, work, constraints) for client in wanted}
     models = make_models(work / "models")
+    named_as_on_the_page = {"my-model": models["bi"], "my-cross": models["cross"]}
     judge = Judge(models)
     num_failed = 0
     with (
-        serving(models, work / "serve.log", "--api-key", KEY) as url,
+        serving(models | named_as_on_the_page, work / "serve.log", "--api-key", KEY) as url,
         serving({"bi": models["bi"]}, work / "serve-open.log") as open_url,
     ):
         asked = {"url": url, "open_url": open_url, "key": KEY, "query": QUERY, "texts": TEXTS}
@@ -239,8 +275,10 @@ def main() -> int:
             answered = call(client, python, asked)
             versions = ", ".join(f"{name} {each}" for name, each in answered["versions"].items())
             print(f"\n{client} ({versions})")
-            for name, answer in answered["calls"].items():
-                fault = judge.fault(answer)
+            faults = {name: judge.fault(each) for name, each in answered["calls"].items()}
+            if client in TITLES:
+                faults[f"the code in {PAGE.name}"] = fault_of_snippet(client, python, url)
+            for name, fault in faults.items():
                 num_failed += fault is not None
                 print(f"  {'ok    ' if fault is None else 'FAILED'} {name}", end="")
                 print("" if fault is None else f": {fault}", flush=True)

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import os
 from importlib.metadata import version
 from typing import Any
-
-os.environ["HAYSTACK_TELEMETRY_ENABLED"] = "False"
 
 from calls import Server, ranking, refusal, run, vectors
 from haystack import Document

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import os
 from importlib.metadata import version
 from typing import Any
-
-os.environ["LANGCHAIN_TRACING_V2"] = "false"
 
 from calls import Server, ranking, refusal, run, vectors
 from infinity_client import Client

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import os
 from importlib.metadata import version
 from typing import Any
-
-os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"  # else it fetches a list of prices
 
 import litellm
 from calls import Server, ranking, refusal, run, vectors
