@@ -1,8 +1,9 @@
-"""A request as the scheduler sees it: its deadline, and where its time went."""
+"""A request as the scheduler sees it: its deadline, its turn, and where its time went."""
 
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 
@@ -29,9 +30,29 @@ class Flow:
     num_tokens: int = 0
     """The number of tokens that were read for them."""
     cancelled: bool = False
-    """Whether the client has gone away."""
+    """Whether the client has gone away. Set by `cancel`."""
+    tag: float = 0.0
+    """Where the next piece of the request starts in the fair order. The compute thread's own."""
+    waiting: int = 0
+    """How many of its pieces wait. The compute thread's own."""
+    on_cancel: set[Callable[[], None]] = field(default_factory=set)
+    """What to do when the client goes away."""
 
     @classmethod
     def lasting(cls, seconds: float) -> Flow:
         """A request that is given up after some seconds."""
         return cls(deadline=time.monotonic() + seconds)
+
+    @property
+    def remaining(self) -> float:
+        """Seconds until the deadline; negative after it."""
+        return self.deadline - time.monotonic()
+
+    def cancel(self) -> None:
+        """Drop whatever the request still waits for: its client has gone away.
+
+        Called in the thread of the event loop.
+        """
+        self.cancelled = True
+        for drop in list(self.on_cancel):
+            drop()

@@ -1,0 +1,190 @@
+"""Lanes: what the compute thread can run in batches. Knows nothing of requests, order or threads.
+
+A lane takes items of one kind: the token ids of a model's graph, the vectors of a search. Items of
+one lane may run together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Literal, NamedTuple, Protocol
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from polyrank.errors import not_numbers
+from polyrank.models.base import Model
+from polyrank.serving.failures import RequestError
+from polyrank.tokens.batching import UNPADDED, collate, plan
+
+Stage = Literal["model", "search"]
+"""Which time of a request a lane's seconds are: one of `Times`."""
+
+WINDOW = 4
+"""A batch is chosen among this many batches' worth of waiting items. A larger window finds items of
+more equal length, and lets a batch reach further past items that came earlier."""
+
+
+class Lane(Protocol):
+    """Something that computes items in batches. All but `costs` is called in the compute thread."""
+
+    name: str
+    """For logs and metrics."""
+    stage: Stage
+
+    @property
+    def window(self) -> int:
+        """The total cost of the items that `together` may choose from."""
+
+    def costs(self, items: Sequence[Any]) -> Sequence[int]:
+        """What each item costs, in tokens: at least 1. An item that takes as long as a text of 100
+        tokens costs 100.
+        """
+
+    def together(self, items: Sequence[Any], costs: Sequence[int]) -> Sequence[int]:
+        """The places of the items that run in the next batch; place 0, the oldest, is among them.
+
+        `items` are in fair order.
+        """
+
+    def run(self, items: Sequence[Any]) -> Any:
+        """The result of each item: a sequence, or an array whose first axis is the items."""
+
+    def results(self, count: int) -> Any:
+        """Room for the results of so many items: what `run` gives is assigned to its places."""
+
+    def check(self, results: Any) -> None:
+        """Raise the error of a request whose results cannot be used."""
+
+    def padded(self, costs: Sequence[int]) -> int:
+        """The tokens that a batch of items of these costs computes, padding included."""
+
+    def halve(self) -> None:
+        """Make smaller batches from now on: one did not fit in memory."""
+
+
+class Tokens(NamedTuple):
+    """The token ids of a text or a pair, and their segments if the encoder has them."""
+
+    ids: Sequence[int]
+    segments: Sequence[int] | None = None
+
+
+class TokenLane:
+    """A model and one of its graphs. Implements Lane for items that are `Tokens`."""
+
+    stage: Stage = "model"
+
+    def __init__(self, name: str, model: Model, graph: str) -> None:
+        """Name a graph of a model.
+
+        Args:
+            name: For logs and metrics.
+            model: Any model.
+            graph: What is made of the tokens (see `engines.record`).
+        """
+        self.name = name
+        self.model = model
+        self.graph = graph
+        is_candidate = graph.startswith("candidate")
+        tokenizer = model.candidate_tokenizer if is_candidate else model.tokenizer
+        self.pad_id = tokenizer.padding
+        self.budget = model.batch_tokens * (UNPADDED if self.pad_id is None else 1)
+        self.shape = shape_of(model, graph)
+        self._read: Callable[[Any], torch.Tensor] | None = None
+
+    @property
+    def window(self) -> int:
+        """Enough for a batch without padding; some batches' worth where texts are padded."""
+        return self.budget * (1 if self.pad_id is None else WINDOW)
+
+    def costs(self, items: Sequence[Tokens]) -> Sequence[int]:
+        """The tokens of each item."""
+        return [len(item.ids) or 1 for item in items]
+
+    def together(self, items: Sequence[Tokens], costs: Sequence[int]) -> Sequence[int]:
+        """Items of about the length of the oldest, within the token budget."""
+        if self.pad_id is None:
+            return range(len(items))
+        for group in plan(costs, self.budget):
+            if 0 in group:
+                return group.tolist()  # type: ignore[no-any-return]
+        return [0]
+
+    def run(self, items: Sequence[Tokens]) -> NDArray[np.float32]:
+        """The results of the items, float32: (n, *shape)."""
+        if self._read is None:
+            self._read = self.model.reader(self.graph)
+        segments: Any = None if items[0].segments is None else [item.segments for item in items]
+        batch = collate([item.ids for item in items], np.arange(len(items)), self.pad_id, segments)
+        device = self.model.device
+        with torch.inference_mode():
+            moved = {name: tensor.to(device) for name, tensor in batch.items()}
+            return self._read(moved).float().cpu().numpy()
+
+    def results(self, count: int) -> NDArray[np.float32]:
+        """Room for the results of so many items."""
+        return np.zeros((count, *self.shape), dtype=np.float32)
+
+    def check(self, results: NDArray[np.float32]) -> None:
+        """Raise RequestError for results that are not numbers."""
+        if not np.isfinite(results).all():
+            what = "scores" if self.graph == "pair" else "vectors"
+            error = not_numbers(f"The {what} of the model {self.name}")
+            raise RequestError(500, error.problem, error.remedy)
+
+    def padded(self, costs: Sequence[int]) -> int:
+        """The tokens that a batch of items of these costs computes, padding included."""
+        return sum(costs) if self.pad_id is None else max(costs) * len(costs)
+
+    def halve(self) -> None:
+        """Make smaller batches from now on: one did not fit in memory."""
+        self.budget = max(self.budget // 2, 1)
+
+
+def shape_of(model: Any, graph: str) -> tuple[int, ...]:
+    """The shape of what a graph makes of one text or pair."""
+    if graph == "pair":
+        return ()
+    if graph.startswith("candidate"):
+        return (model.dimension,)
+    return (model.num_vectors, model.dimension)
+
+
+class CallLane:
+    """Short work of a route, one call at a time. Implements Lane for items that are functions."""
+
+    name = "call"
+    stage: Stage = "model"
+    window = 1
+
+    def __init__(self, cost: int = 64) -> None:
+        """`cost`: that of one call, in tokens."""
+        self.cost = cost
+
+    def costs(self, items: Sequence[Callable[[], Any]]) -> Sequence[int]:
+        """The same for each."""
+        return [self.cost] * len(items)
+
+    def together(self, items: Sequence[Callable[[], Any]], costs: Sequence[int]) -> Sequence[int]:
+        """The oldest alone."""
+        return [0]
+
+    def run(self, items: Sequence[Callable[[], Any]]) -> list[Any]:
+        """What each call returns."""
+        return [item() for item in items]
+
+    def results(self, count: int) -> list[Any]:
+        """Room for what so many calls return."""
+        return [None] * count
+
+    def check(self, results: Sequence[Any]) -> None:
+        """Whatever a call returns is its result."""
+
+    def padded(self, costs: Sequence[int]) -> int:
+        """No padding."""
+        return sum(costs)
+
+    def halve(self) -> None:
+        """A call cannot be made smaller."""
