@@ -200,16 +200,20 @@ class CrossEncoder(Model):
 
     def scores_of_pairs(self, pairs: Sequence[Pair], **options: Any) -> Tensor:
         """The score of each pair: (n,). Raises UsageError for a model with classes."""
-        if self.config.task == "classify":
-            raise UsageError(
-                "A cross-encoder with classes has no single score for a pair.",
-                "Use classify or class_probabilities, or train one with task='rank'.",
-            )
+        self.require_scores()
         return self.outputs_of_pairs(pairs, (), **options)
 
     def logits_of_pairs(self, pairs: Sequence[Pair], **options: Any) -> Tensor:
         """The logits of the classes of each pair: (n, L)."""
         return self.outputs_of_pairs(pairs, (self.config.num_labels,), **options)
+
+    def require_scores(self) -> None:
+        """Raise UsageError for a model that gives classes."""
+        if self.config.task == "classify":
+            raise UsageError(
+                "A cross-encoder with classes has no single score for a pair.",
+                "Use classify or class_probabilities, or train one with task='rank'.",
+            )
 
     def require_classes(self) -> None:
         """Raise UsageError for a task other than classes."""

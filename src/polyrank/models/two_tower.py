@@ -221,12 +221,36 @@ class TwoTower(Towers):
         seconds, second_places = different(text for _, text in pairs)
         left = self.encode_for_scoring(firsts, **options)  # (·, m, d)
         right = self.encode_candidates_for_scoring(seconds, **options)  # (·, d)
+        return self.score_places(left, right, first_places, second_places)
+
+    @torch.no_grad()
+    def score_places(
+        self,
+        contexts: Tensor,
+        candidates: Tensor,
+        first_places: Sequence[int],
+        second_places: Sequence[int],
+    ) -> Tensor:
+        """The score of each pair of vectors, by their places.
+
+        Args:
+            contexts: The vectors of different contexts (·, m, d).
+            candidates: The vectors of different candidates (·, d).
+            first_places: The place of each pair's context among them; n places.
+            second_places: The place of each pair's candidate.
+
+        Returns:
+            (n,), as `score_pairs` gives it.
+        """
         step = max(GATHERED_NUMBERS // (self.num_vectors * self.dimension), 1)
         scores = [torch.zeros(0)]
-        for start in range(0, len(pairs), step):
-            contexts = left[first_places[start : start + step]]
-            candidates = right[second_places[start : start + step]]
-            scores.append(self.score_each(contexts, candidates[:, None])[:, 0])
+        for start in range(0, len(first_places), step):
+            own = candidates[second_places[start : start + step]]
+            if len(contexts) == 1:  # it is not repeated for each pair
+                scores.append(self.score_all(contexts, own)[0])
+                continue
+            gathered = contexts[first_places[start : start + step]]
+            scores.append(self.score_each(gathered, own[:, None])[:, 0])
         return torch.cat(scores)
 
 

@@ -6,7 +6,7 @@ Knows nothing of vectors, tokens or how an index is searched.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, overload
 
 from torch import Tensor
@@ -130,15 +130,9 @@ class RetrieveRerank:
         listed, is_one = as_contexts(contexts)
         count = max(self.num_candidates, top_k)
         retrieved = self.index.search(listed, top_k=count, exact=exact, filter=filter)
-        rows = [
-            [pair_of(context, hit) for hit in hits]
-            for context, hits in zip(listed, retrieved, strict=True)
-        ]
+        rows = pairs_of(listed, retrieved)
         scores = self.score((pair for pairs in rows for pair in pairs), show_progress_bar)
-        found = [
-            Found(rerank(hits, [scores[pair] for pair in pairs], top_k), hits.report)
-            for hits, pairs in zip(retrieved, rows, strict=True)
-        ]
+        found = reranked([Found(hits, hits.report) for hits in retrieved], rows, scores, top_k)
         if is_one:
             return RerankedHits(found[0], retrieved[0])
         return RerankedResults(found, retrieved)
@@ -182,6 +176,24 @@ def require_reranker(model: Any) -> None:
 def pair_of(context: Context, hit: Hit) -> Pair:
     """The context and the text of a hit, as a key."""
     return context if isinstance(context, str) else tuple(context), hit.text
+
+
+def pairs_of(contexts: Iterable[Context], hits: Iterable[Sequence[Hit]]) -> list[list[Pair]]:
+    """What the reranker reads: each context with the text of each of its hits, as keys."""
+    return [
+        [pair_of(context, hit) for hit in found]
+        for context, found in zip(contexts, hits, strict=True)
+    ]
+
+
+def reranked(
+    found: Iterable[Found], rows: Iterable[list[Pair]], scores: Mapping[Pair, float], top_k: int
+) -> list[Found]:
+    """The best `top_k` of what was found for each context, by the new scores of its pairs."""
+    return [
+        Found(rerank(each.hits, [scores[pair] for pair in pairs], top_k), each.report)
+        for each, pairs in zip(found, rows, strict=True)
+    ]
 
 
 def rerank(hits: Sequence[Hit], scores: Sequence[float], top_k: int) -> list[Hit]:

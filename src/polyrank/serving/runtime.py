@@ -2,26 +2,40 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal, TypeVar
+from weakref import WeakKeyDictionary
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
-from polyrank.models.two_tower import TwoTower
+from polyrank.config import require_whole
+from polyrank.models.answers import key_of
+from polyrank.models.two_tower import TwoTower, different
 from polyrank.records import Context
 from polyrank.retrieval.engine import Found
-from polyrank.retrieval.rerank import RetrieveRerank
+from polyrank.retrieval.filters import parse_filter
+from polyrank.retrieval.rerank import pairs_of, reranked
 from polyrank.serving.config import ServerConfig
 from polyrank.serving.pipeline import Pipeline, Served
 from polyrank.serving.scheduling.flow import Flow
+from polyrank.serving.scheduling.jobs import Work
+from polyrank.serving.scheduling.lanes import TokenLane, Tokens, require_numbers
+from polyrank.serving.scheduling.scheduler import Observer, Scheduler
+from polyrank.serving.scheduling.tokenising import Texts, Tokenising, num_characters
 
 T = TypeVar("T")
 Side = Literal["context", "candidate"]
 """Which side of a two-tower model encodes a text."""
+
+Part = tuple[Served, str, Sequence[Any]]
+"""A model, one of its graphs, and the texts for it."""
+
+CHARACTERS = 4
+"""Characters of a token, about, for the estimate before a text is tokenised."""
 
 
 @dataclass(frozen=True)
@@ -43,10 +57,46 @@ class Scored:
 class Runtime:
     """The models at work: everything that takes the cores runs in one thread."""
 
-    def __init__(self, pipeline: Pipeline, config: ServerConfig) -> None:
+    def __init__(
+        self, pipeline: Pipeline, config: ServerConfig, observer: Observer | None = None
+    ) -> None:
+        """Start the threads that tokenise and compute.
+
+        Args:
+            pipeline: What is served at first.
+            config: The limits.
+            observer: Is told of each batch.
+        """
         self.pipeline = pipeline
         self.config = config
-        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="compute")
+        self.scheduler = Scheduler(max_queue_tokens=config.max_queue_tokens, observer=observer)
+        self._tokenising = Tokenising(self.scheduler)
+        self._lanes: WeakKeyDictionary[Served, dict[str, TokenLane]] = WeakKeyDictionary()
+
+    def start(self) -> None:
+        """Run each model once, so that the first request waits for nothing. Blocks."""
+        for served in self.pipeline.models.values():
+            model: Any = served.model
+            is_two_tower = isinstance(model, TwoTower)
+            for graph in ("context", "candidate") if is_two_tower else ("pair",):
+                text: Any = "a" if is_two_tower else ("a", "a")
+                self.lane(served, graph).run(tokenised(model, graph, [text]))
+
+    async def drain(self) -> None:
+        """Wait until everything that was accepted is done."""
+        await self.scheduler.drain()
+
+    def close(self) -> None:
+        """End the threads; what they have not done gets an error."""
+        self._tokenising.close()
+        self.scheduler.close()
+
+    def lane(self, served: Served, graph: str) -> TokenLane:
+        """The lane of a model's graph; it lives as long as the model is served or waited for."""
+        lanes = self._lanes.setdefault(served, {})
+        if graph not in lanes:
+            lanes[graph] = TokenLane(f"{served.name} {graph}", served.model, graph)
+        return lanes[graph]
 
     async def run(self, work: Callable[[], T], flow: Flow) -> T:
         """What `work` returns, run where the models compute; it should be short.
@@ -58,11 +108,8 @@ class Runtime:
         Returns:
             Its result.
         """
-        return await asyncio.get_running_loop().run_in_executor(self._thread, work)
-
-    def close(self) -> None:
-        """End the thread."""
-        self._thread.shutdown()
+        result: T = await self.scheduler.call(flow, work)
+        return result
 
     async def embed(
         self, served: Served, texts: Sequence[Context], side: Side, flow: Flow
@@ -79,11 +126,35 @@ class Runtime:
             (n, d) vectors as `encode_contexts` and `encode_candidates` give them.
         """
         model: Any = served.model
-        is_context = side == "context"
-        ids = model.context_ids(texts) if is_context else model.candidate_ids(texts)
-        encode = model.encode_contexts if is_context else model.encode_candidates
-        vectors = await self.run(lambda: encode(list(texts), convert_to_numpy=True), flow)
-        return Embedded(vectors, sum(map(len, ids)))
+        graph = side if model.gives_unit_length else f"{side}_projected"
+        embedded = await self.encode(served, graph, texts, flow)
+        if side == "context" and not model.has_many_vectors:
+            return Embedded(embedded.vectors[:, 0], embedded.num_tokens)
+        return embedded
+
+    async def encode(
+        self, served: Served, graph: str, texts: Sequence[Any], flow: Flow
+    ) -> Embedded:
+        """What a graph of a model makes of each text.
+
+        Args:
+            served: The model.
+            graph: Which results (see `engines.record`); those of `context` and `candidate` are what
+                an index takes.
+            texts: n texts; of the graph `pair`, n pairs.
+            flow: The request.
+
+        Returns:
+            The results (n, …), and the tokens.
+        """
+        if not texts:
+            return Embedded(self.lane(served, graph).results(0), 0)
+
+        def finish(work: Work) -> Embedded:
+            return Embedded(work.results, sum(work.costs))
+
+        embedded: Embedded = await self._compute(flow, [(served, graph, texts)], finish)
+        return embedded
 
     async def score(
         self, served: Served, context: Context, candidates: Sequence[str], flow: Flow
@@ -94,16 +165,36 @@ class Runtime:
     async def score_pairs(
         self, served: Served, pairs: Sequence[tuple[Context, str]], flow: Flow
     ) -> Scored:
-        """The score of each pair, by a model of any architecture."""
+        """The score of each pair, by a model of any architecture; equal texts are read once."""
+        if not pairs:
+            return Scored([], 0)
+        if isinstance(served.model, TwoTower):
+            return await self._score_by_vectors(served, served.model, pairs, flow)
         model: Any = served.model
-        if isinstance(model, TwoTower):
-            ids = model.context_ids([a for a, _ in pairs]) + model.candidate_ids(
-                [b for _, b in pairs]
-            )
-        else:
-            ids = model.encode_pairs([a for a, _ in pairs], [b for _, b in pairs])[0]
-        scores = await self.run(lambda: model.score_pairs(list(pairs)).tolist(), flow)
-        return Scored(scores, sum(map(len, ids)))
+        model.require_scores()
+        unique, places = different((key_of(context), text) for context, text in pairs)
+        embedded = await self.encode(served, "pair", unique, flow)
+        return Scored(embedded.vectors[places].tolist(), embedded.num_tokens)
+
+    async def _score_by_vectors(
+        self,
+        served: Served,
+        model: TwoTower,
+        pairs: Sequence[tuple[Context, str]],
+        flow: Flow,
+    ) -> Scored:
+        contexts, firsts = different(key_of(context) for context, _ in pairs)
+        candidates, seconds = different(text for _, text in pairs)
+
+        def finish(left: Work, right: Work) -> Scored:
+            vectors = torch.from_numpy(left.results), torch.from_numpy(right.results)
+            scores = model.score_places(*vectors, firsts, seconds)
+            require_numbers(scores.numpy(), f"The scores of the model {served.name}")
+            return Scored(scores.tolist(), sum(left.costs) + sum(right.costs))
+
+        parts: list[Part] = [(served, "context", contexts), (served, "candidate", candidates)]
+        scored: Scored = await self._compute(flow, parts, finish)
+        return scored
 
     async def search(
         self,
@@ -116,13 +207,98 @@ class Runtime:
         reranker: Served | None = None,
         num_candidates: int = 100,
     ) -> list[Found]:
-        """What the index finds for each context, reordered by a reranker if there is one."""
-        index = self.pipeline.index
+        """What the index finds for each context, reordered by a reranker if there is one.
+
+        Args:
+            contexts: B contexts.
+            flow: The request.
+            top_k: Hits for each context, at least 1.
+            exact: Certify that there are no better candidates.
+            filter: A condition on the metadata.
+            reranker: A cross-encoder that reorders what the index finds.
+            num_candidates: How many it reorders, if that is more than `top_k`.
+
+        Returns:
+            What was found for each context, as `Index.search` and `RetrieveRerank.search` give it.
+
+        Raises:
+            UsageError: The filter does not fit the index, or `top_k` is below 1.
+            RequestError: The server cannot answer now, or not in time.
+        """
+        pipeline = self.pipeline
+        index, served = pipeline.index, pipeline.index_model
         assert index is not None, "the route refuses a search without an index"
-        searched: Any = index
-        if reranker is not None:
-            searched = RetrieveRerank(index, reranker.model, num_candidates=num_candidates)
-        found = await self.run(
-            lambda: searched.search(list(contexts), top_k, exact=exact, filter=filter), flow
+        assert served is not None, "the model of an index is served"
+        require_whole("top_k", top_k)
+        passing = None if filter is None else parse_filter(filter)
+        if not contexts:
+            return []
+        count = top_k if reranker is None else max(num_candidates, top_k)
+        encoded = await self.encode(served, "context", contexts, flow)
+        vectors = torch.from_numpy(encoded.vectors)
+
+        def search() -> list[Found]:
+            number = max(min(count, len(index)), 1)
+            return index.engine.search(vectors, number, exact=exact, filter=passing)
+
+        found: list[Found] = await self.scheduler.call(flow, search, stage="search")
+        if reranker is None:
+            return found
+        rows = pairs_of(contexts, [each.hits for each in found])
+        unique = list(dict.fromkeys(pair for pairs in rows for pair in pairs))
+        scored = await self.score_pairs(reranker, unique, flow)
+        return reranked(found, rows, dict(zip(unique, scored.scores, strict=True)), top_k)
+
+    async def _compute(
+        self,
+        flow: Flow,
+        parts: Sequence[Part],
+        finish: Callable[..., Any],
+    ) -> Any:
+        """Tokenise texts, run models on them, and make something of the results.
+
+        Args:
+            flow: The request.
+            parts: What to run, each with at least one text.
+            finish: Takes the finished work of each part, in the compute thread.
+
+        Returns:
+            What `finish` returns.
+        """
+        estimates = [estimated(texts, longest(s.model, graph)) for s, graph, texts in parts]
+        works: list[Work] = []
+        job = self.scheduler.job(
+            flow, tokens=sum(map(sum, estimates)), finish=lambda: finish(*works)
         )
-        return [Found(list(hits), hits.report) for hits in found]
+        works += [job.work(self.lane(s, graph), len(texts)) for s, graph, texts in parts]
+        for work, estimate, (served, graph, texts) in zip(works, estimates, parts, strict=True):
+            encode = partial(tokenised, served.model, graph)
+            self._tokenising.add(Texts(work, texts, estimate, encode))
+        return await self.scheduler.result(job)
+
+
+def tokenised(model: Any, graph: str, texts: Sequence[Any]) -> list[Tokens]:
+    """The token ids that a graph of a model takes for each text or pair."""
+    if graph == "pair":
+        ids, segments = model.encode_pairs([pair[0] for pair in texts], [pair[1] for pair in texts])
+        if segments is not None:
+            return list(map(Tokens, ids, segments))
+    else:
+        encode = model.context_ids if graph.startswith("context") else model.candidate_ids
+        ids = encode(texts)
+    return list(map(Tokens, ids))
+
+
+def longest(model: Any, graph: str) -> int:
+    """The most tokens that a graph of a model takes of a text or pair."""
+    config = model.config
+    if graph == "pair":
+        overhead: int = model.tokenizer.pair_overhead
+        return int(config.max_context_length) + int(config.max_candidate_length) + overhead
+    is_context = graph.startswith("context")
+    return int(config.max_context_length if is_context else config.max_candidate_length)
+
+
+def estimated(texts: Sequence[Any], most: int) -> list[int]:
+    """About how many tokens each text has, before it is tokenised."""
+    return [min(num_characters(text) // CHARACTERS + 2, most) for text in texts]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from dataclasses import dataclass, field
 
 
@@ -30,13 +29,11 @@ class Flow:
     num_tokens: int = 0
     """The number of tokens that were read for them."""
     cancelled: bool = False
-    """Whether the client has gone away. Set by `cancel`."""
+    """Whether the client has gone away."""
     tag: float = 0.0
     """Where the next piece of the request starts in the fair order. The compute thread's own."""
     waiting: int = 0
     """How many of its pieces wait. The compute thread's own."""
-    on_cancel: set[Callable[[], None]] = field(default_factory=set)
-    """What to do when the client goes away."""
 
     @classmethod
     def lasting(cls, seconds: float) -> Flow:
@@ -47,12 +44,3 @@ class Flow:
     def remaining(self) -> float:
         """Seconds until the deadline; negative after it."""
         return self.deadline - time.monotonic()
-
-    def cancel(self) -> None:
-        """Drop whatever the request still waits for: its client has gone away.
-
-        Called in the thread of the event loop.
-        """
-        self.cancelled = True
-        for drop in list(self.on_cancel):
-            drop()

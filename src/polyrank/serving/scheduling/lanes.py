@@ -109,7 +109,7 @@ class TokenLane:
             return range(len(items))
         for group in plan(costs, self.budget):
             if 0 in group:
-                return group.tolist()  # type: ignore[no-any-return]
+                return group.tolist()
         return [0]
 
     def run(self, items: Sequence[Tokens]) -> NDArray[np.float32]:
@@ -129,10 +129,8 @@ class TokenLane:
 
     def check(self, results: NDArray[np.float32]) -> None:
         """Raise RequestError for results that are not numbers."""
-        if not np.isfinite(results).all():
-            what = "scores" if self.graph == "pair" else "vectors"
-            error = not_numbers(f"The {what} of the model {self.name}")
-            raise RequestError(500, error.problem, error.remedy)
+        what = "scores" if self.graph == "pair" else "vectors"
+        require_numbers(results, f"The {what} of the model {self.name}")
 
     def padded(self, costs: Sequence[int]) -> int:
         """The tokens that a batch of items of these costs computes, padding included."""
@@ -141,6 +139,13 @@ class TokenLane:
     def halve(self) -> None:
         """Make smaller batches from now on: one did not fit in memory."""
         self.budget = max(self.budget // 2, 1)
+
+
+def require_numbers(results: NDArray[np.float32], what: str) -> None:
+    """Raise RequestError for results that are not numbers: the model's fault, not the client's."""
+    if not np.isfinite(results).all():
+        error = not_numbers(what)
+        raise RequestError(500, error.problem, error.remedy)
 
 
 def shape_of(model: Any, graph: str) -> tuple[int, ...]:
@@ -156,12 +161,12 @@ class CallLane:
     """Short work of a route, one call at a time. Implements Lane for items that are functions."""
 
     name = "call"
-    stage: Stage = "model"
     window = 1
+    cost = 64
+    """Of one call, in tokens."""
 
-    def __init__(self, cost: int = 64) -> None:
-        """`cost`: that of one call, in tokens."""
-        self.cost = cost
+    def __init__(self, stage: Stage) -> None:
+        self.stage: Stage = stage
 
     def costs(self, items: Sequence[Callable[[], Any]]) -> Sequence[int]:
         """The same for each."""

@@ -1,0 +1,154 @@
+"""What the runtime answers equals what the models and the index answer."""
+
+import asyncio
+import threading
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from polyrank.retrieval.rerank import RetrieveRerank
+from polyrank.serving.config import ServerConfig
+from polyrank.serving.runtime import Runtime
+from polyrank.serving.scheduling.flow import Flow
+from tiny_encoders import LONG, TEXTS
+
+DIALOGUE = ("hello", "my wifi is off", "which driver do you have?")
+CONTEXTS = [*TEXTS, DIALOGUE, LONG]
+MANY = [" ".join(TEXTS[place % 9 : place % 9 + 1 + place % 4]) for place in range(150)]
+
+
+@pytest.fixture
+def runtime(pipeline):
+    runtime = Runtime(pipeline, ServerConfig())
+    yield runtime
+    runtime.close()
+
+
+def flow():
+    return Flow.lasting(60)
+
+
+def near(vectors, expected):
+    np.testing.assert_allclose(vectors, expected, atol=2e-5)
+
+
+def test_vectors_of_all_kinds_at_once(runtime):
+    models = runtime.pipeline.models
+    bi, poly = models["bi"], models["poly"]
+    several = [MANY[:1], MANY, TEXTS[::-1], [LONG], MANY[7:90]]
+
+    async def ask():
+        asked = [
+            runtime.embed(served, texts, "candidate", flow())
+            for served in (bi, poly)
+            for texts in several
+        ]
+        asked.append(runtime.embed(bi, CONTEXTS, "context", flow()))
+        return await asyncio.gather(*asked)
+
+    *candidates, contexts = asyncio.run(ask())
+    expected = [(served.model, texts) for served in (bi, poly) for texts in several]
+    for embedded, (model, texts) in zip(candidates, expected, strict=True):
+        near(embedded.vectors, model.encode_candidates(texts, convert_to_numpy=True))
+        assert embedded.num_tokens == sum(map(len, model.candidate_ids(texts)))
+    near(contexts.vectors, bi.model.encode_contexts(CONTEXTS, convert_to_numpy=True))
+
+
+@pytest.mark.parametrize("name", ["bi", "poly", "cross"])
+def test_scores_of_each_architecture(runtime, name):
+    served = runtime.pipeline.models[name]
+    pairs = [(context, text) for context in CONTEXTS for text in TEXTS[:4]]
+
+    async def ask():
+        return await asyncio.gather(
+            runtime.score(served, DIALOGUE, MANY, flow()),
+            runtime.score_pairs(served, [*pairs, *pairs[:3]], flow()),
+            runtime.score(served, TEXTS[0], [], flow()),
+        )
+
+    ranked, scored, empty = asyncio.run(ask())
+    near(ranked.scores, served.model.score([DIALOGUE], MANY)[0])
+    near(scored.scores, served.model.score_pairs([*pairs, *pairs[:3]]))
+    assert scored.scores[-3:] == scored.scores[:3]
+    assert empty.scores == []
+    assert scored.num_tokens > 0
+
+
+def test_searches_with_and_without_a_reranker(runtime):
+    index, cross = runtime.pipeline.index, runtime.pipeline.models["cross"]
+    both = RetrieveRerank(index, cross.model, num_candidates=4)
+
+    async def ask():
+        return await asyncio.gather(
+            runtime.search(CONTEXTS, flow(), top_k=3),
+            runtime.search(CONTEXTS, flow(), top_k=50, exact=True, filter='topic == "boot"'),
+            runtime.search(CONTEXTS, flow(), top_k=2, reranker=cross, num_candidates=4),
+        )
+
+    plain, filtered, reranked = asyncio.run(ask())
+    same(plain, index.search(CONTEXTS, 3))
+    same(filtered, index.search(CONTEXTS, 50, exact=True, filter='topic == "boot"'))
+    same(reranked, both.search(CONTEXTS, 2))
+
+
+def same(found, expected):
+    for each, hits in zip(found, expected, strict=True):
+        assert [hit.id for hit in each.hits] == [hit.id for hit in hits]
+        near([hit.score for hit in each.hits], [hit.score for hit in hits])
+        assert each.report == hits.report
+
+
+@settings(max_examples=15, deadline=None)
+@given(data=st.data())
+def test_concurrent_requests_get_their_own_answers(bi, poly, data):
+    from polyrank.serving.pipeline import Pipeline
+
+    requests = data.draw(
+        st.lists(
+            st.tuples(
+                st.sampled_from(["bi", "poly"]),
+                st.lists(st.sampled_from(MANY), min_size=1, max_size=12),
+            ),
+            min_size=1,
+            max_size=12,
+        )
+    )
+    runtime = Runtime(Pipeline({"bi": bi, "poly": poly}), ServerConfig())
+
+    async def ask():
+        return await asyncio.gather(
+            *(
+                runtime.embed(runtime.pipeline.models[name], texts, "candidate", flow())
+                for name, texts in requests
+            )
+        )
+
+    try:
+        for (name, texts), embedded in zip(requests, asyncio.run(ask()), strict=True):
+            model = runtime.pipeline.models[name].model
+            near(embedded.vectors, model.encode_candidates(texts, convert_to_numpy=True))
+    finally:
+        runtime.close()
+
+
+def test_times_say_where_a_request_spent_its_time(runtime):
+    served, asked = runtime.pipeline.index_model, flow()
+    asyncio.run(runtime.search(["disk"], asked))
+    times = asked.times
+    assert min(times.tokenise, times.model, times.search, times.queue) > 0
+    assert served is runtime.pipeline.models["poly"] or served.model is runtime.pipeline.index.model
+
+
+def test_no_thread_is_left_after_close(pipeline):
+    before = set(threading.enumerate())
+    runtime = Runtime(pipeline, ServerConfig())
+    runtime.start()
+    asyncio.run(runtime.embed(pipeline.models["bi"], ["a"], "candidate", flow()))
+    assert {thread.name for thread in set(threading.enumerate()) - before} == {
+        "compute",
+        "tokenise",
+    }
+    runtime.close()
+    assert set(threading.enumerate()) <= before
