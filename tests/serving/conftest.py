@@ -36,6 +36,14 @@ def cross(bert):
     return CrossEncoder.from_pretrained(bert, device="cpu", dtype="float32")
 
 
+@pytest.fixture(scope="module")
+def models(bi, poly, cross):
+    """All three architectures under uvicorn, for the tests of a module that change nothing."""
+    served = Pipeline({"bi": bi, "poly": poly, "cross": cross}, reranker="cross")
+    with running(create_app(served, ServerConfig(max_items=2000))) as server:
+        yield server
+
+
 @pytest.fixture
 def index(poly, tmp_path):
     """A fresh index of the poly-encoder, which a test may change."""

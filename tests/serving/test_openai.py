@@ -1,9 +1,8 @@
 """OpenAI's own client against a running server."""
 
 import base64
-import json
-import urllib.request
 
+import httpx2 as httpx
 import numpy as np
 import openai
 import pytest
@@ -12,8 +11,8 @@ TEXTS = ["how do i read a file", "print the last line", "sound and screen", "yes
 
 
 @pytest.fixture
-def client(server):
-    with openai.OpenAI(base_url=f"{server.url}/v1", api_key="none", max_retries=0) as opened:
+def client(models):
+    with openai.OpenAI(base_url=f"{models.url}/v1", api_key="none", max_retries=0) as opened:
         yield opened
 
 
@@ -46,13 +45,11 @@ def test_a_poly_encoder_embeds_documents_alone(client, poly):
         client.embeddings.create(model="poly", input="yes", extra_body={"input_type": "query"})
 
 
-def test_base64_is_little_endian_float32(server, bi):
-    body = json.dumps({"model": "bi", "input": TEXTS, "encoding_format": "base64"}).encode()
-    headers = {"Content-Type": "application/json"}
-    request = urllib.request.Request(f"{server.url}/v1/embeddings", body, headers)
-    with urllib.request.urlopen(request) as answer:
-        assert answer.headers["content-type"] == "application/json"
-        data = json.load(answer)["data"]
+def test_base64_is_little_endian_float32(models, bi):
+    body = {"model": "bi", "input": TEXTS, "encoding_format": "base64"}
+    answer = httpx.post(f"{models.url}/v1/embeddings", json=body)
+    assert answer.headers["content-type"] == "application/json"
+    data = answer.json()["data"]
     found = [np.frombuffer(base64.b64decode(each["embedding"]), "<f4") for each in data]
     np.testing.assert_allclose(found, bi.encode_candidates(TEXTS, convert_to_numpy=True), atol=1e-6)
 

@@ -18,7 +18,7 @@ from polyrank.serving.config import ServerConfig
 from polyrank.serving.handlers import install_errors
 from polyrank.serving.middleware import Admit, Observe
 from polyrank.serving.pipeline import Pipeline
-from polyrank.serving.routes import health, openai
+from polyrank.serving.routes import cohere, health, openai, tei, vllm
 from polyrank.serving.runtime import Runtime
 from polyrank.serving.scheduling.flow import Flow
 
@@ -58,7 +58,7 @@ def create_app(pipeline: Pipeline, config: ServerConfig | None = None) -> FastAP
     app.state.draining = False
     add_middleware(app, settings)
     install_errors(app)
-    for routes in (openai, health):
+    for routes in (openai, cohere, tei, vllm, health):
         app.include_router(routes.router)
     return app
 

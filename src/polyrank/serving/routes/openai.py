@@ -7,6 +7,7 @@ from typing import Any
 import orjson
 from fastapi import APIRouter, Response
 
+from polyrank.serving.adjusting import cut_to
 from polyrank.serving.bodies import (
     JsonRoute,
     array,
@@ -27,7 +28,6 @@ from polyrank.serving.schemas.openai import (
     ModelList,
 )
 from polyrank.serving.selection import model_for_embeddings, model_named
-from polyrank.serving.vectors import cut_to
 
 router = APIRouter(tags=["OpenAI"], route_class=JsonRoute, responses=ERRORS)
 

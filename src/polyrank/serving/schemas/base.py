@@ -6,6 +6,7 @@ the clients were written for.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, FailFast, Field
@@ -47,11 +48,11 @@ def usage(num_tokens: int) -> dict[str, int]:
     return {"prompt_tokens": num_tokens, "total_tokens": num_tokens}
 
 
-def require_some(name: str, items: list[str], *, status: int = 400) -> None:
+def require_some(name: str, items: Sequence[object]) -> None:
     """Raise RequestError for a list without items."""
     if not items:
         raise RequestError(
-            status, f"{name} is empty.", "Send at least one text.", code="empty_input", param=name
+            400, f"{name} is empty.", "Send at least one text.", code="empty_input", param=name
         )
 
 

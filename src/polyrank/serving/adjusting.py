@@ -1,7 +1,11 @@
-"""What requests ask of vectors: fewer dimensions, unit length. Knows nothing of HTTP."""
+"""What requests ask beyond a model's settings: shorter vectors, unit length, shorter texts.
+
+Knows nothing of HTTP.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -9,6 +13,7 @@ from numpy.typing import NDArray
 
 from polyrank.serving.failures import RequestError
 from polyrank.serving.pipeline import Served
+from polyrank.serving.runtime import Side
 
 
 def cut_to(
@@ -57,3 +62,26 @@ def unit_length(vectors: NDArray[np.float32]) -> NDArray[np.float32]:
     lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
     scaled: NDArray[np.float32] = vectors / np.maximum(lengths, np.finfo(np.float32).tiny)
     return scaled
+
+
+def cut_texts(
+    served: Served, texts: Sequence[str], max_tokens: int, side: Side = "candidate"
+) -> list[str]:
+    """The beginning of each text: as many of its characters as `max_tokens` tokens cover.
+
+    Special tokens do not count. A text that has fewer tokens stays as it is; so do texts where
+    `max_tokens` is beyond the model's own length, which cuts them anyway.
+    """
+    model: Any = served.model
+    config = model.config
+    is_context = side == "context"
+    own = config.max_context_length if is_context else config.max_candidate_length
+    tokenizer = (model.tokenizer if is_context else model.candidate_tokenizer).pretrained
+    if max_tokens >= own or not tokenizer.is_fast:
+        return list(texts)
+    cut = []
+    encoded = tokenizer.backend_tokenizer.encode_batch(list(texts), add_special_tokens=False)
+    for text, encoding in zip(texts, encoded, strict=True):
+        ends = encoding.offsets
+        cut.append(text[: ends[max_tokens - 1][1]] if len(ends) > max_tokens else text)
+    return cut
