@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -19,6 +20,7 @@ from polyrank.records import Context
 from polyrank.retrieval.engine import Found
 from polyrank.retrieval.filters import parse_filter
 from polyrank.retrieval.rerank import pairs_of, reranked
+from polyrank.serving.candidate_cache import CandidateCache, keys_of
 from polyrank.serving.config import ServerConfig
 from polyrank.serving.pipeline import Pipeline, Served
 from polyrank.serving.scheduling.flow import Flow
@@ -36,6 +38,10 @@ Part = tuple[Served, str, Sequence[Any]]
 
 CHARACTERS = 4
 """Characters of a token, about, for the estimate before a text is tokenised."""
+
+MB = 1_000_000
+FEW_KEYS = 500
+"""The keys of more candidates are computed in a thread; those of this many take about 1 ms."""
 
 
 @dataclass(frozen=True)
@@ -72,6 +78,8 @@ class Runtime:
         self.scheduler = Scheduler(max_queue_tokens=config.max_queue_tokens, observer=observer)
         self._tokenising = Tokenising(self.scheduler)
         self._lanes: WeakKeyDictionary[Served, dict[str, TokenLane]] = WeakKeyDictionary()
+        self.candidate_cache = CandidateCache(round(config.candidate_cache_mb * MB))
+        self._fingerprints: WeakKeyDictionary[Served, str] = WeakKeyDictionary()
 
     def start(self) -> None:
         """Run each model once, so that the first request waits for nothing. Blocks."""
@@ -81,6 +89,8 @@ class Runtime:
             for graph in ("context", "candidate") if is_two_tower else ("pair",):
                 text: Any = "a" if is_two_tower else ("a", "a")
                 self.lane(served, graph).run(tokenised(model, graph, [text]))
+            if is_two_tower:
+                self._fingerprints[served] = model.fingerprint()
 
     async def drain(self) -> None:
         """Wait until everything that was accepted is done."""
@@ -185,16 +195,39 @@ class Runtime:
     ) -> Scored:
         contexts, firsts = different(key_of(context) for context, _ in pairs)
         candidates, seconds = different(text for _, text in pairs)
+        keys = await self._keys(served, candidates)
+        known = self.candidate_cache.get_many(keys, model.dimension)
+        missing = [candidates[place] for place in known.missing]
 
-        def finish(left: Work, right: Work) -> Scored:
-            vectors = torch.from_numpy(left.results), torch.from_numpy(right.results)
-            scores = model.score_places(*vectors, firsts, seconds)
+        def finish(left: Work, right: Work | None = None) -> Scored:
+            vectors = np.empty((len(candidates), model.dimension), dtype=np.float32)
+            vectors[known.places] = known.vectors
+            num_tokens = sum(left.costs) + known.num_tokens
+            if right is not None:
+                vectors[known.missing] = right.results
+                fresh = [keys[place] for place in known.missing]
+                self.candidate_cache.put_many(fresh, right.results, right.costs)
+                num_tokens += sum(right.costs)
+            both = torch.from_numpy(left.results), torch.from_numpy(vectors)
+            scores = model.score_places(*both, firsts, seconds)
             require_numbers(scores.numpy(), f"The scores of the model {served.name}")
-            return Scored(scores.tolist(), sum(left.costs) + sum(right.costs))
+            return Scored(scores.tolist(), num_tokens)
 
-        parts: list[Part] = [(served, "context", contexts), (served, "candidate", candidates)]
+        parts: list[Part] = [(served, "context", contexts)]
+        if missing:
+            parts.append((served, "candidate", missing))
         scored: Scored = await self._compute(flow, parts, finish)
         return scored
+
+    async def _keys(self, served: Served, candidates: Sequence[str]) -> list[bytes]:
+        """The keys of candidates in the cache."""
+        fingerprint = self._fingerprints.get(served)
+        if fingerprint is None:  # reads all weights
+            fingerprint = await asyncio.to_thread(served.model.fingerprint)
+            self._fingerprints[served] = fingerprint
+        if len(candidates) <= FEW_KEYS:
+            return keys_of(fingerprint, candidates)
+        return await asyncio.to_thread(keys_of, fingerprint, candidates)
 
     async def search(
         self,
