@@ -193,6 +193,8 @@ class Judge:
             "context": bi.encode_contexts([QUERY], convert_to_numpy=True),
             "candidate": bi.encode_candidates(TEXTS, convert_to_numpy=True),
         }
+        self.similarities = np.asarray(bi.score_pairs([(TEXTS[0], text) for text in TEXTS]))
+        """The first text, as a query, beside each."""
         pairs = [(QUERY, text) for text in TEXTS]
         raw = {name: model.score_pairs(pairs).tolist() for name, model in loaded.items()}
         temperature = loaded["poly"].config.temperature
@@ -221,8 +223,8 @@ class Judge:
             if "dimensions" in answer:
                 expected = expected[:, : answer["dimensions"]]
                 expected = expected / np.linalg.norm(expected, axis=1, keepdims=True)
-        else:  # the similarity of the first text to all
-            expected = self.vectors["candidate"] @ self.vectors["candidate"][0]
+        else:
+            expected = self.similarities
         return difference(found, expected)
 
     def fault_of_ranking(self, answer: dict[str, Any]) -> str | None:
