@@ -52,6 +52,13 @@ def texts_of(path: Path) -> Iterator[str]:
                 yield max(row, key=len)
 
 
+def texts_below(data: Path) -> Iterator[str]:
+    """The texts of every file below a folder."""
+    for path in sorted(data.rglob("*")):
+        if path.is_file():
+            yield from texts_of(path)
+
+
 def fits(text: str) -> bool:
     """Whether a text is neither a word nor a paragraph."""
     return FEWEST_WORDS <= len(text.split()) <= MOST_WORDS
@@ -60,11 +67,9 @@ def fits(text: str) -> bool:
 def real_texts(data: Path, count: int) -> list[str]:
     """`count` distinct texts from every file below `data`."""
     sentences: dict[str, None] = {}
-    for path in sorted(data.rglob("*")):
-        if path.is_file():
-            for text in texts_of(path):
-                pieces = (" ".join(piece.split()) for piece in SENTENCE_END.split(text))
-                sentences.update((piece, None) for piece in pieces if fits(piece))
+    for text in texts_below(data):
+        pieces = (" ".join(piece.split()) for piece in SENTENCE_END.split(text))
+        sentences.update((piece, None) for piece in pieces if fits(piece))
     print(f"{len(sentences):,} turns and sentences")
     draw = random.Random(0)
     if len(sentences) < count:
