@@ -60,8 +60,8 @@ class Lane(Protocol):
     def padded(self, costs: Sequence[int]) -> int:
         """The tokens that a batch of items of these costs computes, padding included."""
 
-    def halve(self) -> None:
-        """Make smaller batches from now on: one did not fit in memory."""
+    def shrink(self, cost: int) -> None:
+        """Make batches of at most this cost from now on: the memory does not hold larger ones."""
 
 
 class Tokens(NamedTuple):
@@ -136,9 +136,9 @@ class TokenLane:
         """The tokens that a batch of items of these costs computes, padding included."""
         return sum(costs) if self.pad_id is None else max(costs) * len(costs)
 
-    def halve(self) -> None:
-        """Make smaller batches from now on: one did not fit in memory."""
-        self.budget = max(self.budget // 2, 1)
+    def shrink(self, cost: int) -> None:
+        """Make batches of at most this cost from now on: the memory does not hold larger ones."""
+        self.budget = min(self.budget, cost)
 
 
 def require_numbers(results: NDArray[np.float32], what: str) -> None:
@@ -191,5 +191,5 @@ class CallLane:
         """No padding."""
         return sum(costs)
 
-    def halve(self) -> None:
+    def shrink(self, cost: int) -> None:
         """A call cannot be made smaller."""

@@ -227,7 +227,8 @@ class Scheduler:
             values = lane.run([work.items[place] for _, _, place, work in batch])
         except Exception as error:
             if is_out_of_memory(error) and len(batch) > 1:
-                lane.halve()
+                costs = [work.costs[place] for _, _, place, work in batch]
+                lane.shrink(max(lane.padded(costs) // 2, 1))
                 middle = len(batch) // 2
                 parts: Iterable[Sequence[Entry]] = (batch[:middle], batch[middle:])
             else:
