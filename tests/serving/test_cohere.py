@@ -176,7 +176,7 @@ BAD = [
     ("/v1/rerank", {"return_documents": "yes"}, "return_documents must be true or false"),
     ("/v2/embed", {"embedding_types": ["int8"]}, "The embedding type 'int8' is not served"),
     ("/v2/embed", {"images": ["data:"]}, "The models read texts only, got images"),
-    ("/v2/embed", {"texts": None}, "texts is empty"),
+    ("/v2/embed", {"texts": None}, "texts is missing"),
     ("/v2/embed", {"texts": ["a", None]}, "texts[1] must be a text, got null"),
     (
         "/v2/embed",

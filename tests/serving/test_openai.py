@@ -109,7 +109,7 @@ def test_a_model_that_is_not_served_is_not_found(client):
         ({"input": [[1, 2, 3]]}, "check_embedding_ctx_length=False", "input"),
         ({"input": []}, "input is empty", "input"),
         ({"input": ""}, "input is empty", "input"),
-        ({"input": ["a", ""]}, r"input\[1\] is empty", "input"),
+        ({"input": ["a", ""]}, r"input\[1\] is empty", "input[1]"),
         ({"input": ["a", 3.5]}, r"input\[1\] must be a text, got the number 3.5", "input[1]"),
         ({"input": 3.5}, "input must be a text or a list, got the number 3.5", "input"),
         ({"input": {"text": "a"}}, "input must be a text or a list, got an object", "input"),

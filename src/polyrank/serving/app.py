@@ -17,6 +17,7 @@ from polyrank.serving.access import Keys
 from polyrank.serving.config import ServerConfig
 from polyrank.serving.handlers import install_errors
 from polyrank.serving.middleware import Admit, Observe
+from polyrank.serving.openapi import document
 from polyrank.serving.pipeline import Pipeline
 from polyrank.serving.routes import cohere, health, openai, tei, vllm
 from polyrank.serving.runtime import Runtime
@@ -58,6 +59,7 @@ def create_app(pipeline: Pipeline, config: ServerConfig | None = None) -> FastAP
     app.state.draining = False
     add_middleware(app, settings)
     install_errors(app)
+    document(app, lambda: bool(app.state.keys))
     for routes in (openai, cohere, tei, vllm, health):
         app.include_router(routes.router)
     return app

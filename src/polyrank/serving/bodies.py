@@ -57,8 +57,10 @@ class JsonRoute(APIRoute):
             return handle
 
         async def handler(request: Request) -> Response:
-            require_json(request.headers.get("content-type", ""))
-            value = parsed(await request.body())
+            body = await request.body()
+            if body:
+                require_json(request.headers.get("content-type", ""))
+            value = parsed(body)
             request.state.body = value
             return await handle(ReadRequest(request, value))
 

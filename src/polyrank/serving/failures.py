@@ -44,6 +44,7 @@ TEI_TYPES = {
     401: "Unauthorized",
     403: "Unauthorized",
     404: "NotFound",
+    408: "Timeout",
     413: "Validation",
     415: "Validation",
     422: "Validation",
@@ -115,24 +116,40 @@ MEANINGS = {
     400: "The request cannot be understood.",
     401: "The key is missing or wrong.",
     404: "There is no such model, path or candidate.",
+    408: "The body did not arrive in time.",
     413: "The body is too large, or has too many items.",
     415: "The body is not declared as JSON.",
     422: "The request cannot be understood.",
     429: "The queue is full; the header Retry-After says when to try again.",
     500: "The server failed; its log says why.",
+    501: "The server lacks a package that the request needs.",
     503: "The server is starting or stopping, or its store does not answer; try again.",
     504: "The request took longer than it may.",
+}
+
+RETRY_AFTER = {
+    "Retry-After": {
+        "description": "Seconds after which the request may be tried again.",
+        "schema": {"type": "integer"},
+    }
 }
 
 
 def documented(body: Any, *statuses: Any) -> dict[int | str, dict[str, Any]]:
     """The errors of a route, for the OpenAPI schema."""
-    return {status: {"model": body, "description": MEANINGS[status]} for status in statuses}
+    return {
+        status: {
+            "model": body,
+            "description": MEANINGS[status],
+            **({"headers": RETRY_AFTER} if status in (429, 503) else {}),
+        }
+        for status in statuses
+    }
 
 
-ERRORS = documented(ErrorBody, 400, 401, 404, 413, 415, 429, 500, 503, 504)
+ERRORS = documented(ErrorBody, 400, 401, 404, 408, 413, 415, 429, 500, 501, 503, 504)
 """The errors that each route may answer with."""
-TEI_ERRORS = documented(TeiErrorBody, 400, 401, 404, 413, 415, 422, 429, 500, 503, 504)
+TEI_ERRORS = documented(TeiErrorBody, 400, 401, 404, 408, 413, 415, 422, 429, 500, 501, 503, 504)
 """Those of the routes of text-embeddings-inference."""
 
 

@@ -13,6 +13,7 @@ from fastapi.exceptions import RequestValidationError
 from polyrank.serving.failures import RequestError
 
 MISSING = "there"
+EMPTY = "filled"
 WHOLE = "The body"
 EXPECTED = {
     "missing": MISSING,
@@ -58,13 +59,18 @@ def described(error: RequestValidationError, query: Mapping[str, str]) -> Reques
         name, depth, value = field_of(path, dict(query) if place == "query" else error.body, each)
         wrong.setdefault(name, (depth, [], value))[1].append(expectation(each))
     name, (_, expected, value) = max(wrong.items(), key=lambda item: item[1][0])
-    if MISSING in expected:
+    param = None if name == WHOLE else name
+    if EMPTY in expected:
+        return RequestError(
+            400, f"{name} is empty.", "Send at least one text.", code="empty_input", param=param
+        )
+    if MISSING in expected and name != WHOLE:
         problem, remedy = f"{name} is missing.", "Send it; /docs describes the fields."
     else:
+        expected = ["an object" if each == MISSING else each for each in expected]
         words = " or ".join(dict.fromkeys(expected))
         problem = f"{name} must be {words}, got {shown(value)}."
         remedy = "Correct it; /docs describes the fields."
-    param = None if name == WHOLE else name
     return RequestError(400, problem, remedy, code="invalid_value", param=param)
 
 
@@ -87,6 +93,8 @@ def field_of(path: list[Any], root: Any, error: Mapping[str, Any]) -> tuple[str,
 def expectation(error: Mapping[str, Any]) -> str:
     """What was expected, of one error of pydantic."""
     kind, context = error["type"], error.get("ctx", {})
+    if kind in ("too_short", "string_too_short") and context["min_length"] == 1:
+        return EMPTY
     if kind in EXPECTED:
         return EXPECTED[kind].format(**context)
     message: str = error["msg"]

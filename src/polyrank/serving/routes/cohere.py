@@ -26,7 +26,7 @@ from polyrank.serving.failures import ERRORS, RequestError
 from polyrank.serving.relevance import best_first, relevance
 from polyrank.serving.runtime import Runtime, Side
 from polyrank.serving.scheduling.flow import Flow
-from polyrank.serving.schemas.base import require_items, require_some, usage
+from polyrank.serving.schemas.base import require_items, usage
 from polyrank.serving.schemas.cohere import (
     EMBEDDING_TYPES,
     EmbedAnswer,
@@ -62,11 +62,6 @@ async def reranked(
     body: RerankRequest | NamedRerankRequest, runtime: Runtime, flow: Flow, version: str
 ) -> Response:
     """Answer any of the rerank calls."""
-    if not body.query or not any(body.query):
-        raise RequestError(
-            400, "query is empty.", "Send the text to compare.", code="empty_input", param="query"
-        )
-    require_some("documents", body.documents)
     require_items("documents", len(body.documents), runtime.config.max_items)
     texts = texts_of(body.documents, body.rank_fields or ["text"])
     served = model_for_ranking(runtime.pipeline, body.model)
@@ -182,7 +177,10 @@ def texts_to_embed(body: EmbedRequest | NamedEmbedRequest) -> list[str]:
     texts = body.texts
     if texts is None:
         texts = [" ".join(part.text or "" for part in each.content) for each in body.inputs or ()]
-    require_some("texts", texts)
+    if not texts:
+        raise RequestError(
+            400, "texts is missing.", "Send texts, or inputs.", code="empty_input", param="texts"
+        )
     return texts
 
 

@@ -17,10 +17,10 @@ from polyrank.serving.bodies import (
     written_apart,
 )
 from polyrank.serving.dependencies import FlowOf, RuntimeOf
-from polyrank.serving.failures import ERRORS, RequestError
+from polyrank.serving.failures import ERRORS
 from polyrank.serving.pipeline import Served
 from polyrank.serving.runtime import Side
-from polyrank.serving.schemas.base import require_items, require_some, usage
+from polyrank.serving.schemas.base import require_items, usage
 from polyrank.serving.schemas.openai import (
     EmbeddingsAnswer,
     EmbeddingsRequest,
@@ -41,13 +41,7 @@ async def embeddings(body: EmbeddingsRequest, runtime: RuntimeOf, flow: FlowOf) 
     /v1/rerank take queries.
     """
     texts = [body.input] if isinstance(body.input, str) else body.input
-    require_some("input", texts)
     require_items("input", len(texts), runtime.config.max_items)
-    if "" in texts:
-        place = "input" if isinstance(body.input, str) else f"input[{texts.index('')}]"
-        raise RequestError(
-            400, f"{place} is empty.", "Leave out empty texts.", code="empty_input", param="input"
-        )
     side: Side = "context" if body.input_type in ("query", "search_query") else "candidate"
     served = model_for_embeddings(runtime.pipeline, body.model, side)
     embedded = await runtime.embed(served, texts, side, flow)

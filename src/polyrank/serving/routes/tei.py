@@ -24,7 +24,7 @@ from polyrank.serving.relevance import best_first, cosines, relevance
 from polyrank.serving.routes.cohere import reranked
 from polyrank.serving.runtime import Runtime, Side
 from polyrank.serving.scheduling.flow import Flow
-from polyrank.serving.schemas.base import require_items, require_some
+from polyrank.serving.schemas.base import require_items
 from polyrank.serving.schemas.cohere import RerankAnswer, RerankRequest
 from polyrank.serving.schemas.tei import (
     Info,
@@ -69,7 +69,6 @@ async def embed(
 ) -> Response:
     """Embed texts with a bi- or poly-encoder, as documents by default."""
     texts = [body.inputs] if isinstance(body.inputs, str) else body.inputs
-    require_some("inputs", texts)
     require_items("inputs", len(texts), runtime.config.max_items)
     side: Side = "context" if (body.prompt_name or prompt_name) == "query" else "candidate"
     served = model_for_embeddings(runtime.pipeline, body.model, side)
@@ -111,8 +110,6 @@ async def rerank(body: AnyRerank, runtime: RuntimeOf, flow: FlowOf) -> Response:
 
 async def ranked(body: TeiRerankRequest, runtime: Runtime, flow: Flow) -> Response:
     """Answer the rerank call of text-embeddings-inference."""
-    require_some("query", body.query)
-    require_some("texts", body.texts)
     require_items("texts", len(body.texts), runtime.config.max_items)
     served = model_for_ranking(runtime.pipeline, body.model)
     scored = await runtime.score(served, body.query, body.texts, flow)
@@ -134,7 +131,6 @@ async def similarity(body: SimilarityRequest, runtime: RuntimeOf, flow: FlowOf) 
     A poly-encoder gives an average of cosines, and a model of inner products gives those.
     """
     sentences = body.inputs.sentences
-    require_some("inputs.sentences", sentences)
     require_items("inputs.sentences", len(sentences), runtime.config.max_items)
     served = model_for_embeddings(runtime.pipeline, body.model, "candidate")
     scored = await runtime.score(served, body.inputs.source_sentence, sentences, flow)

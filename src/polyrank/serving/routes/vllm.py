@@ -12,7 +12,7 @@ from polyrank.serving.bodies import JsonRoute, written
 from polyrank.serving.dependencies import FlowOf, RuntimeOf
 from polyrank.serving.failures import ERRORS, RequestError
 from polyrank.serving.relevance import relevance
-from polyrank.serving.schemas.base import require_items, require_some, usage
+from polyrank.serving.schemas.base import require_items, usage
 from polyrank.serving.schemas.vllm import ScoreAnswer, ScoreRequest
 from polyrank.serving.selection import model_for_ranking
 
@@ -70,5 +70,4 @@ def texts_of(body: ScoreRequest, names: tuple[str, ...]) -> tuple[str, list[str]
         )
     value = getattr(body, given[0])
     texts = [value] if isinstance(value, str) else value
-    require_some(given[0], texts)
     return given[0], texts

@@ -6,9 +6,9 @@ the clients were written for.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Annotated
 
+from annotated_types import MinLen
 from pydantic import BaseModel, ConfigDict, FailFast, Field
 
 from polyrank.serving.failures import RequestError
@@ -21,8 +21,10 @@ class EndAtFirst(FailFast):
         return hash(self.fail_fast)
 
 
-Texts = Annotated[list[str], EndAtFirst()]
-"""A list of texts; reading ends at the first item that is not one."""
+Text = Annotated[str, MinLen(1)]
+"""A text that is not empty."""
+Texts = Annotated[list[str], EndAtFirst(), MinLen(1)]
+"""At least one text; reading ends at the first item that is not one."""
 
 ModelName = Annotated[
     str | None,
@@ -46,14 +48,6 @@ class Usage(Body):
 def usage(num_tokens: int) -> dict[str, int]:
     """The tokens that were read, as answers give them."""
     return {"prompt_tokens": num_tokens, "total_tokens": num_tokens}
-
-
-def require_some(name: str, items: Sequence[object]) -> None:
-    """Raise RequestError for a list without items."""
-    if not items:
-        raise RequestError(
-            400, f"{name} is empty.", "Send at least one text.", code="empty_input", param=name
-        )
 
 
 def require_items(name: str, count: int, most: int) -> None:

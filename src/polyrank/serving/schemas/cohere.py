@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
+from annotated_types import MinLen
 from pydantic import Field
 
-from polyrank.serving.schemas.base import Body, EndAtFirst, ModelName, Texts, Usage
+from polyrank.serving.schemas.base import Body, EndAtFirst, ModelName, Text, Texts, Usage
 
-Documents = Annotated[list[str | dict[str, Any]], EndAtFirst()]
+Documents = Annotated[list[str | dict[str, Any]], EndAtFirst(), MinLen(1)]
 
 EMBEDDING_TYPES = ("float", "base64", "binary", "ubinary")
 """The forms of embeddings that are served."""
@@ -22,7 +23,7 @@ class RerankRequest(Body):
     """A query and the documents to order by their relevance."""
 
     model: ModelName = None
-    query: str | Texts = Field(
+    query: Text | Texts = Field(
         description="A text, or the turns of a dialogue, oldest first. Turns are an addition to "
         "Cohere's and Jina's fields."
     )

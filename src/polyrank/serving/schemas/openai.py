@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
+from annotated_types import MinLen
 from pydantic import Field, field_validator
 
 from polyrank.serving.failures import RequestError
-from polyrank.serving.schemas.base import Body, Texts, Usage
+from polyrank.serving.schemas.base import Body, EndAtFirst, Text, Usage
 
 InputType = Literal["query", "document", "search_query", "search_document"]
 
@@ -16,7 +17,7 @@ class EmbeddingsRequest(Body):
     """Texts to embed."""
 
     model: str = Field(description="The name of a served bi- or poly-encoder, from `/v1/models`.")
-    input: str | Texts = Field(
+    input: Text | Annotated[list[Text], EndAtFirst(), MinLen(1)] = Field(
         description="One text, or a list of texts. Token ids are not read: they are those of "
         "another model's tokeniser."
     )

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from polyrank.serving.schemas.base import Body, ModelName, Texts
+from polyrank.serving.schemas.base import Body, ModelName, Text, Texts
 
 Prompt = Literal["query", "document", "passage"]
 Direction = Literal["left", "right", "Left", "Right"]
@@ -41,7 +41,7 @@ class TeiEmbedRequest(Body):
 class TeiRerankRequest(Body):
     """A query and the texts to order by their relevance."""
 
-    query: str | Texts = Field(description="A text, or the turns of a dialogue, oldest first.")
+    query: Text | Texts = Field(description="A text, or the turns of a dialogue, oldest first.")
     texts: Texts = Field(description="The texts to order.")
     raw_scores: bool | None = Field(
         None, description="Give the model's own scores instead of numbers from 0 to 1."
