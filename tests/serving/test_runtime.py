@@ -144,7 +144,7 @@ def test_times_say_where_a_request_spent_its_time(runtime):
 def test_no_thread_is_left_after_close(pipeline):
     before = set(threading.enumerate())
     runtime = Runtime(pipeline, ServerConfig())
-    runtime.start()
+    asyncio.run(runtime.start())
     asyncio.run(runtime.embed(pipeline.models["bi"], ["a"], "candidate", flow()))
     assert {thread.name for thread in set(threading.enumerate()) - before} == {
         "compute",

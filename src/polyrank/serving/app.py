@@ -44,6 +44,7 @@ def create_app(pipeline: Pipeline, config: ServerConfig | None = None) -> FastAP
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         app.state.runtime = Runtime(pipeline, settings)
+        await app.state.runtime.start()
         yield
         await asyncio.to_thread(app.state.runtime.close)
 

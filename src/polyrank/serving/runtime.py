@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -27,6 +29,7 @@ from polyrank.serving.scheduling.flow import Flow
 from polyrank.serving.scheduling.jobs import Work
 from polyrank.serving.scheduling.lanes import TokenLane, Tokens, require_numbers
 from polyrank.serving.scheduling.scheduler import Observer, Scheduler
+from polyrank.serving.scheduling.sizing import Speed
 from polyrank.serving.scheduling.tokenising import Texts, Tokenising, num_characters
 
 T = TypeVar("T")
@@ -38,6 +41,9 @@ Part = tuple[Served, str, Sequence[Any]]
 
 CHARACTERS = 4
 """Characters of a token, about, for the estimate before a text is tokenised."""
+
+WARMING = (("a", 1), (" ".join("a" * 99), 4), ("a", 1))
+"""Texts, and how many of each, that a lane runs at the start."""
 
 MB = 1_000_000
 FEW_KEYS = 500
@@ -81,16 +87,31 @@ class Runtime:
         self.candidate_cache = CandidateCache(round(config.candidate_cache_mb * MB))
         self._fingerprints: WeakKeyDictionary[Served, str] = WeakKeyDictionary()
 
-    def start(self) -> None:
-        """Run each model once, so that the first request waits for nothing. Blocks."""
+    async def start(self) -> None:
+        """Run each model, so that the first request waits for nothing and batches fit its speed."""
+        await self.run(self._warm, Flow.lasting(math.inf))
+        gc.collect()
+        gc.freeze()  # what is loaded stays: looking through it again would hold up requests
+
+    def _warm(self) -> None:
         for served in self.pipeline.models.values():
             model: Any = served.model
-            is_two_tower = isinstance(model, TwoTower)
-            for graph in ("context", "candidate") if is_two_tower else ("pair",):
-                text: Any = "a" if is_two_tower else ("a", "a")
-                self.lane(served, graph).run(tokenised(model, graph, [text]))
-            if is_two_tower:
+            graphs = ["pair"]
+            if isinstance(model, TwoTower):
                 self._fingerprints[served] = model.fingerprint()
+                graphs = ["context", "candidate"]
+                if not model.gives_unit_length:
+                    graphs += ["context_projected", "candidate_projected"]
+            for lane in [self.lane(served, graph) for graph in graphs]:
+                batches = [
+                    tokenised(model, lane.graph, [(text, text) if graphs == ["pair"] else text] * n)
+                    for text, n in WARMING
+                ]
+                for items in batches:
+                    lane.run(items)
+                lane.speed = Speed()  # the first runs are slow, and make the copy for inference
+                for items in batches:
+                    lane.run(items)
 
     async def drain(self) -> None:
         """Wait until everything that was accepted is done."""

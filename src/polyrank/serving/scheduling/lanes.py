@@ -6,6 +6,7 @@ one lane may run together.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from typing import Any, Literal, NamedTuple, Protocol
 
@@ -16,12 +17,13 @@ from numpy.typing import NDArray
 from polyrank.errors import not_numbers
 from polyrank.models.base import Model
 from polyrank.serving.failures import RequestError
-from polyrank.tokens.batching import UNPADDED, collate, plan
+from polyrank.serving.scheduling.sizing import Speed, of_like_length
+from polyrank.tokens.batching import UNPADDED, collate
 
 Stage = Literal["model", "search"]
 """Which time of a request a lane's seconds are: one of `Times`."""
 
-WINDOW = 4
+WINDOW = 8
 """A batch is chosen among this many batches' worth of waiting items. A larger window finds items of
 more equal length, and lets a batch reach further past items that came earlier."""
 
@@ -92,36 +94,37 @@ class TokenLane:
         self.pad_id = tokenizer.padding
         self.budget = model.batch_tokens * (UNPADDED if self.pad_id is None else 1)
         self.shape = shape_of(model, graph)
+        self.speed = Speed()
         self._read: Callable[[Any], torch.Tensor] | None = None
 
     @property
     def window(self) -> int:
         """Enough for a batch without padding; some batches' worth where texts are padded."""
-        return self.budget * (1 if self.pad_id is None else WINDOW)
+        return self.budget if self.pad_id is None else WINDOW * self.speed.limit(self.budget)
 
     def costs(self, items: Sequence[Tokens]) -> Sequence[int]:
         """The tokens of each item."""
         return [len(item.ids) or 1 for item in items]
 
     def together(self, items: Sequence[Tokens], costs: Sequence[int]) -> Sequence[int]:
-        """Items of about the length of the oldest, within the token budget."""
+        """Items of about the length of the oldest, as many as are worth a batch."""
         if self.pad_id is None:
             return range(len(items))
-        for group in plan(costs, self.budget):
-            if 0 in group:
-                return group.tolist()
-        return [0]
+        return of_like_length(costs, self.speed.limit(self.budget), self.speed.overhead)
 
     def run(self, items: Sequence[Tokens]) -> NDArray[np.float32]:
         """The results of the items, float32: (n, *shape)."""
         if self._read is None:
             self._read = self.model.reader(self.graph)
+        began = time.perf_counter()
         segments: Any = None if items[0].segments is None else [item.segments for item in items]
         batch = collate([item.ids for item in items], np.arange(len(items)), self.pad_id, segments)
         device = self.model.device
         with torch.inference_mode():
             moved = {name: tensor.to(device) for name, tensor in batch.items()}
-            return self._read(moved).float().cpu().numpy()
+            results: NDArray[np.float32] = self._read(moved).float().cpu().numpy()
+        self.speed.add(batch["input_ids"].numel(), time.perf_counter() - began)
+        return results
 
     def results(self, count: int) -> NDArray[np.float32]:
         """Room for the results of so many items."""
