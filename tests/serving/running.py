@@ -1,36 +1,116 @@
-"""An app behind a real socket."""
+"""An app behind a real socket, and raw connections to it."""
 
 import contextlib
+import signal
 import socket
 import threading
 from dataclasses import dataclass
 
 import uvicorn
 
+from polyrank.serving.connection import KEEP_ALIVE_SECONDS, Connection
+from polyrank.serving.draining import DrainingServer
+from polyrank.serving.listening import bind, url_of
+
 
 @dataclass(frozen=True)
 class Server:
-    """A running server: its address and its app."""
+    """A running server: its address, its app, and what sends it signals."""
 
     url: str
     port: int
     app: object
+    signal: object
 
 
 @contextlib.contextmanager
-def running(app):
-    """Serve an app from a thread, on a free port."""
-    with socket.socket() as listening:
-        listening.bind(("127.0.0.1", 0))
-        port = listening.getsockname()[1]
-        server = uvicorn.Server(uvicorn.Config(app, log_level="warning", lifespan="on"))
-        thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
-        thread.start()
-        try:
-            while not server.started and thread.is_alive():
-                threading.Event().wait(0.01)
-            assert server.started
-            yield Server(f"http://127.0.0.1:{port}", port, app)
-        finally:
-            server.should_exit = True
-            thread.join()
+def running(app, *, drain_seconds=0.0, timeout=10.0, last_call_seconds=0.0):
+    """Serve an app from a thread, on a free port, as `polyrank serve` does."""
+    listening = bind("127.0.0.1", 0)
+    url, port = url_of(listening), listening.getsockname()[1]
+
+    def drain():
+        app.state.draining = True
+
+    server = DrainingServer(
+        uvicorn.Config(
+            app,
+            http=Connection,
+            ws="none",
+            lifespan="on",
+            log_config=None,
+            access_log=False,
+            timeout_keep_alive=KEEP_ALIVE_SECONDS,
+        ),
+        listening,
+        drain_seconds=drain_seconds,
+        timeout=timeout,
+        on_drain=drain,
+        on_reload=lambda: None,
+        last_call_seconds=last_call_seconds,
+    )
+    thread = threading.Thread(target=server.run)
+    thread.start()
+    try:
+        while not server.started and thread.is_alive():
+            threading.Event().wait(0.01)
+        assert server.started
+        yield Server(url, port, app, lambda: server.handle_exit(signal.SIGTERM, None))
+    finally:
+        while len(server.signals) < 2:
+            server.handle_exit(signal.SIGTERM, None)
+        thread.join()
+
+
+class Raw:
+    """One connection, by hand."""
+
+    socket = None
+
+    def __init__(self, port):
+        self.socket = socket.create_connection(("127.0.0.1", port), timeout=30)
+        self.got = b""
+
+    def send(self, data):
+        self.socket.sendall(data)
+        return self
+
+    def ask(self, path, body=None, *headers):
+        """Send a request and return the status and the head of its answer, and its body."""
+        method = "GET" if body is None else "POST"
+        lines = [f"{method} {path} HTTP/1.1", "Host: x", *headers]
+        if body is not None:
+            lines += ["Content-Type: application/json", f"Content-Length: {len(body)}"]
+        self.send("\r\n".join([*lines, "", ""]).encode() + (body or b""))
+        return self.answer()
+
+    def answer(self):
+        """The next answer: its status, its head in small letters, and its body.
+
+        Raises ConnectionError where the connection ends before it is complete.
+        """
+        while b"\r\n\r\n" not in self.got:
+            self.more()
+        head, _, self.got = self.got.partition(b"\r\n\r\n")
+        head = head.decode("latin-1").lower()
+        length = int(head.partition("content-length: ")[2].partition("\r\n")[0])
+        while len(self.got) < length:
+            self.more()
+        body, self.got = self.got[:length], self.got[length:]
+        return int(head.split()[1]), head, body
+
+    def more(self):
+        part = self.socket.recv(65536)
+        if not part:
+            raise ConnectionError("the server hung up")
+        self.got += part
+
+    def hangs_up(self):
+        """Whether the server closes the connection, without another byte."""
+        return self.socket.recv(1) == b""
+
+    def close(self):
+        if self.socket is not None:
+            self.socket.close()
+
+    __del__ = close

@@ -26,10 +26,7 @@ COMMON_HELP = {
     "--json": "Print one JSON object; words for people go to standard error.",
 }
 """The flags of every command, besides --help and --help-all."""
-DESCRIPTION = (
-    "Rank texts for a context: train, compare, index and search with bi-encoders, poly-encoders "
-    "and cross-encoders."
-)
+DESCRIPTION = "Train, compare, search and serve bi-encoders, poly-encoders and cross-encoders."
 
 
 def root_page(known: Sequence[Command[Any]]) -> str:

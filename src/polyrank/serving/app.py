@@ -13,6 +13,7 @@ from starlette.middleware.cors import CORSMiddleware
 from starlette.types import Scope
 
 from polyrank._version import __version__
+from polyrank.errors import PolyrankError
 from polyrank.serving.access import Keys
 from polyrank.serving.config import ServerConfig
 from polyrank.serving.handlers import install_errors
@@ -90,3 +91,11 @@ def add_middleware(app: FastAPI, settings: ServerConfig) -> None:
         finished=finished,
         is_draining=lambda: bool(app.state.draining),
     )
+
+
+def reload_app(app: FastAPI) -> None:
+    """Read again what may have changed on disk, as after SIGHUP; what cannot be read stays."""
+    try:
+        app.state.keys.reload()
+    except PolyrankError as error:
+        LOG.error("the keys stay as they are: %s", error)

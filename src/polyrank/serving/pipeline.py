@@ -8,12 +8,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from polyrank.errors import UsageError
+from polyrank.errors import UsageError, nearest
 from polyrank.models.base import Model
 from polyrank.models.checkpoint import load_model
 from polyrank.retrieval.index import Index
 from polyrank.retrieval.rerank import require_reranker
+from polyrank.retrieval.store.manifest import read_plain
 from polyrank.serving.config import PipelineConfig
+from polyrank.serving.naming import require_name, require_served, reranker_name, sources
 
 FOR_EMBEDDINGS = ("bi", "poly")
 FOR_RANKING = ("cross", "poly", "bi")
@@ -54,19 +56,40 @@ class Pipeline:
             reranker: The name of the cross-encoder that reorders what the index finds.
 
         Raises:
-            UsageError: There is nothing to serve, or the reranker is not a cross-encoder.
+            UsageError: There is nothing to serve, a name cannot be used, or the reranker is not a
+                cross-encoder that gives scores.
         """
-        self.models = {name: Served(name=name, model=model) for name, model in models.items()}
+        self.models: dict[str, Served] = {}
         self.index = index
+        for name, model in models.items():
+            require_name(name)
+            require_useful(name, model)
+            self.models[name] = Served(name=name, model=model)
         if index is not None and all(index.model is not model for model in models.values()):
-            name = index.path.name
-            self.models[name] = Served(name=name, model=index.model)  # type: ignore[arg-type]
+            self.add_model_of(index)
         if not self.models:
             raise UsageError("There is nothing to serve.", "Give a model or an index.")
         self.reranker: Served | None = None
         if reranker is not None:
+            if reranker not in self.models:
+                raise UsageError(
+                    f"The reranker {reranker!r} is not among the models.",
+                    nearest(reranker, self.models),
+                )
             require_reranker(self.models[reranker].model)
             self.reranker = self.models[reranker]
+
+    def add_model_of(self, index: Index) -> None:
+        """Serve the model of the index, too. Raises UsageError where its name is taken."""
+        name = index.path.name
+        if name in self.models:
+            raise UsageError(
+                f"Both a model and the index {index.path} are called {name!r}, and the index has "
+                "another model.",
+                "Name the model apart, as NAME=FOLDER.",
+            )
+        require_name(name)
+        self.models[name] = Served(name=name, model=index.model)  # type: ignore[arg-type]
 
     @property
     def index_model(self) -> Served | None:
@@ -85,23 +108,56 @@ class Pipeline:
 
 
 def load_pipeline(config: PipelineConfig, **loading: Any) -> Pipeline:
-    """Load what is to be served; `loading` are the options of `load_model`.
+    """Load what is to be served.
 
-    Raises UsageError, ModelError or IndexFolderError.
+    A folder that is given twice is loaded once, and so is the model of the index if it is given
+    as a model, too.
+
+    Args:
+        config: The folders and their names.
+        **loading: Options of `load_model`: device, dtype, batch_tokens, engine.
+
+    Returns:
+        The pipeline.
+
+    Raises:
+        UsageError: There is nothing to serve, or a name or a reranker cannot be used.
+        ModelError: A folder is not a model.
+        IndexFolderError: The folder of the index is not one.
+        StorageError: The store of the index does not answer.
     """
-    sources = dict(map(named, config.models))
-    reranker = None
-    if config.reranker is not None:
-        reranker, folder = named(config.reranker)
-        sources[reranker] = folder
-    models = {name: load_model(path, **loading) for name, path in sources.items()}
+    require_served(config)
+    folders: dict[Path, Model] = {}
+    models: dict[str, Model] = {}
+    for name, path in sources(config).items():
+        folder = path.resolve()
+        if folder not in folders:
+            folders[folder] = load_model(path, trainable=False, **loading)
+        models[name] = folders[folder]
     index = None
     if config.index is not None:
-        index = Index.open(config.index, **loading)
-    return Pipeline(models, index=index, reranker=reranker)
+        index = Index.open(config.index, made_by(folders.values(), config.index), **loading)
+    return Pipeline(models, index=index, reranker=reranker_name(config))
 
 
-def named(source: str) -> tuple[str, Path]:
-    """The name and the folder of `[NAME=]FOLDER`; the folder's name by default."""
-    name, is_named, folder = source.partition("=")
-    return (name, Path(folder)) if is_named else (Path(source).resolve().name, Path(source))
+def made_by(models: Iterable[Model], index: Path) -> Any:
+    """The one of these models that made an index, or None."""
+    record = read_plain(index.resolve()).get("model")
+    made = record.get("fingerprint") if isinstance(record, dict) else None
+    return next(
+        (
+            model
+            for model in models
+            if model.architecture != "cross" and model.fingerprint() == made
+        ),
+        None,
+    )
+
+
+def require_useful(name: str, model: Model) -> None:
+    """Raise UsageError for a cross-encoder that gives classes, which no request asks for."""
+    if model.architecture == "cross" and model.config.task not in ("rank", "regress"):
+        raise UsageError(
+            f"The cross-encoder {name!r} gives classes, not scores.",
+            "Serve one with task='rank' or 'regress'; polyrank predict gives classes.",
+        )

@@ -1,35 +1,180 @@
-"""The process that listens: loads what is served and runs uvicorn."""
+"""The process that listens: binds, loads what is served, answers, and ends without losing any."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+import os
+import signal
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 from polyrank.errors import MissingExtraError
 from polyrank.serving.config import PipelineConfig, ServerConfig
 
+if TYPE_CHECKING:
+    import socket
 
-def serve(pipeline: PipelineConfig, config: ServerConfig, loading: Mapping[str, Any]) -> None:
+    from fastapi import FastAPI
+
+Tell = Callable[[Mapping[str, Any]], None]
+"""Hears what is served, once it is."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Service:
+    """What a process of the server needs to know; it can be sent to another process."""
+
+    pipeline: PipelineConfig
+    config: ServerConfig
+    loading: Mapping[str, Any]
+    """The options of `load_model`."""
+
+
+def serve(
+    pipeline: PipelineConfig,
+    config: ServerConfig,
+    loading: Mapping[str, Any],
+    *,
+    say: Callable[[str], None],
+    warn: Callable[[str], None],
+    tell: Tell,
+) -> None:
     """Serve until a signal ends the process.
 
     Args:
         pipeline: What is served.
         config: Where the server listens, and its limits.
         loading: The options of `load_model`.
+        say: Says a line to people.
+        warn: Warns them.
+        tell: Hears what is served, once it is.
 
     Raises:
         MissingExtraError: The extra `serve` is not installed.
-        InputError: A model or the index cannot be loaded.
+        InputError: The address, a key, a model or the index cannot be used.
+        KeyboardInterrupt: Ctrl-C ended it, after everything accepted was answered.
     """
+    require_extra()
+    from polyrank.serving.access import Keys
+    from polyrank.serving.listening import bind, is_local, url_of
+    from polyrank.serving.naming import require_served
+
+    require_served(pipeline)
+    keys = Keys(config)
+    listening = bind(config.host, config.port)
+    if not keys and not is_local(listening):
+        warn(
+            f"Everyone who reaches {url_of(listening)} can use this server. "
+            "Set keys with --api-key-file or POLYRANK_API_KEYS."
+        )
+    os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+    say(f"Listening on {url_of(listening)}; loading …")
+    service = Service(pipeline=pipeline, config=config, loading=loading)
+    if run(service, listening, tell) == signal.SIGINT:
+        raise KeyboardInterrupt
+
+
+def require_extra() -> None:
+    """Raise MissingExtraError unless the packages of the extra `serve` are installed."""
     try:
-        import uvicorn
-
-        from polyrank.serving.app import create_app
+        import fastapi  # noqa: F401
+        import fastapi_offline  # noqa: F401
+        import httptools  # noqa: F401
+        import orjson  # noqa: F401
+        import prometheus_client  # noqa: F401
+        import uvicorn  # noqa: F401
     except ModuleNotFoundError as error:
-        if (error.name or "").partition(".")[0] == "polyrank":
-            raise
         raise MissingExtraError("fastapi", "serve", "Serving") from error
-    from polyrank.serving.pipeline import load_pipeline
 
-    app = create_app(load_pipeline(pipeline, **loading), config)
-    uvicorn.run(app, host=config.host, port=config.port, access_log=False)
+
+def run(service: Service, listening: socket.socket, tell: Tell) -> int | None:
+    """Serve on a socket until a signal comes; gives the first one.
+
+    Raises InputError or another error where what is served cannot be loaded.
+    """
+    import uvicorn
+
+    from polyrank.serving.connection import KEEP_ALIVE_SECONDS, Connection
+    from polyrank.serving.draining import DrainingServer
+    from polyrank.serving.listening import url_of
+    from polyrank.serving.loading import Loading
+
+    config, url = service.config, url_of(listening)
+
+    def make() -> FastAPI:
+        from polyrank.serving.app import create_app
+        from polyrank.serving.pipeline import load_pipeline
+
+        return create_app(load_pipeline(service.pipeline, **service.loading), config)
+
+    def loaded(app: FastAPI) -> None:
+        tell(facts(app, config, url))
+
+    def drain() -> None:
+        app.drain()
+        if app.app is None:
+            server.drain_seconds = 0
+
+    def reload() -> None:
+        if app.app is not None:
+            from polyrank.serving.app import reload_app
+
+            reload_app(app.app)
+
+    def stop() -> None:
+        server.drain_seconds = 0
+        server.should_exit = True
+
+    app = Loading(make, loaded=loaded, timeout=config.timeout)
+    app.stop = stop
+    server = DrainingServer(
+        uvicorn.Config(
+            app,
+            http=Connection,
+            ws="none",
+            lifespan="on",
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            proxy_headers=False,
+            timeout_keep_alive=KEEP_ALIVE_SECONDS,
+        ),
+        listening,
+        drain_seconds=config.drain_seconds,
+        timeout=config.timeout,
+        on_drain=drain,
+        on_reload=reload,
+    )
+    server.run()
+    if app.failure is not None:
+        raise app.failure
+    return server.signals[0] if server.signals else None
+
+
+def facts(app: FastAPI, config: ServerConfig, url: str) -> dict[str, Any]:
+    """What is served, where and to whom, for people and programs."""
+    pipeline = app.state.runtime.pipeline
+    index = pipeline.index
+    return {
+        "url": url,
+        "models": [
+            {
+                "name": served.name,
+                "architecture": served.architecture,
+                "device": str(served.model.device),
+                "dtype": str(served.model.compute_dtype).removeprefix("torch."),
+            }
+            for served in pipeline.models.values()
+        ],
+        "index": None
+        if index is None
+        else {
+            "path": str(index.path),
+            "model": pipeline.index_model.name,
+            "num_candidates": len(index),
+        },
+        "reranker": None if pipeline.reranker is None else pipeline.reranker.name,
+        "needs_key": bool(app.state.keys),
+        "workers": config.workers,
+        "pid": os.getpid(),
+    }
