@@ -49,10 +49,12 @@ class Process:
         return json.loads(line)
 
     def port_while_loading(self):
-        while "Listening on" not in self.log.read_text():
+        while not self.log.read_text().endswith("\n"):
             assert self.process.poll() is None, self.log.read_text()
             time.sleep(0.02)
-        return int(self.log.read_text().partition("127.0.0.1:")[2].partition(";")[0])
+        first = json.loads(self.log.read_text().splitlines()[0])
+        assert first["message"] == "listening, and loading"
+        return int(first["url"].removeprefix("http://127.0.0.1:"))
 
     def send(self, sig):
         self.process.send_signal(sig)
@@ -139,6 +141,11 @@ def test_a_server_under_load_that_is_told_to_stop_answers_all_it_has_accepted(fo
             assert load.answered > 20
             assert load.closing > 4
         assert server.ended() == (0, b"")
+        lines = [json.loads(line) for line in server.log.read_text().splitlines()]
+        answered = [line for line in lines if line["message"] == "request"]
+        assert len(answered) >= sum(load.answered for load in loads)
+        assert {line["route"] for line in answered} >= {"/v1/embeddings", "/v1/models"}
+        assert {line["level"] for line in lines} == {"info"}
     finally:
         server.kill()
 

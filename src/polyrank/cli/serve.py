@@ -53,16 +53,15 @@ def serve(options: ServeOptions, output: Output) -> None:
     from polyrank.serving.server import serve as start
 
     def tell(facts: Mapping[str, Any]) -> None:
-        for line in lines(facts):
-            output.say(line)
-        output.result(facts)
+        if output.json:
+            output.result(facts)
+        else:
+            output.say("\n".join(lines(facts)))
 
     start(
         PipelineConfig(models=options.model, index=options.index, reranker=options.reranker),
         options.server,
         {name: getattr(options, name) for name in ("device", "dtype", "batch_tokens", "engine")},
-        say=output.say,
-        warn=output.warn,
         tell=tell,
     )
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 
 from fastapi import FastAPI
 from fastapi_offline import FastAPIOffline
@@ -17,6 +17,8 @@ from polyrank.errors import PolyrankError
 from polyrank.serving.access import Keys
 from polyrank.serving.config import ServerConfig
 from polyrank.serving.handlers import install_errors
+from polyrank.serving.logs import LOG, log_failure, log_request
+from polyrank.serving.metrics import Metrics
 from polyrank.serving.middleware import Admit, Observe
 from polyrank.serving.openapi import document
 from polyrank.serving.pipeline import Pipeline
@@ -24,7 +26,8 @@ from polyrank.serving.routes import cohere, health, openai, tei, vllm
 from polyrank.serving.runtime import Runtime
 from polyrank.serving.scheduling.flow import Flow
 
-LOG = logging.getLogger("polyrank.serving")
+UNMATCHED = "unmatched"
+"""What log and metrics call every path that is not a route."""
 
 
 def create_app(pipeline: Pipeline, config: ServerConfig | None = None) -> FastAPI:
@@ -44,7 +47,8 @@ def create_app(pipeline: Pipeline, config: ServerConfig | None = None) -> FastAP
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        app.state.runtime = Runtime(pipeline, settings)
+        app.state.runtime = Runtime(pipeline, settings, app.state.metrics)
+        app.state.metrics.watch(app.state.runtime)
         await app.state.runtime.start()
         yield
         await asyncio.to_thread(app.state.runtime.close)
@@ -59,6 +63,8 @@ def create_app(pipeline: Pipeline, config: ServerConfig | None = None) -> FastAP
     app.state.config = settings
     app.state.keys = Keys(settings)
     app.state.draining = False
+    app.state.metrics = Metrics()
+    app.state.scrape = partial(asyncio.to_thread, app.state.metrics.text)
     add_middleware(app, settings)
     install_errors(app)
     document(app, lambda: bool(app.state.keys))
@@ -73,8 +79,11 @@ def add_middleware(app: FastAPI, settings: ServerConfig) -> None:
     def finished(
         scope: Scope, flow: Flow, status: int, seconds: float, failure: Exception | None
     ) -> None:
+        route = getattr(scope.get("route"), "path", UNMATCHED)
         if failure is not None:
-            LOG.error("request %s failed", flow.request_id, exc_info=failure)
+            log_failure(f"request {flow.request_id}", failure)
+        log_request(scope["method"], route, status, seconds, flow)
+        app.state.metrics.request(route, scope["method"], status, seconds, flow)
 
     app.add_middleware(Admit, keys=app.state.keys, max_body_mb=settings.max_body_mb)
     if settings.allow_origin:

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import logging
-
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 
 from polyrank.errors import PolyrankError, nearest
 from polyrank.serving.failures import RequestError, as_request_error, error_response
+from polyrank.serving.logs import LOG
 from polyrank.serving.validation import LONGEST_SHOWN, described
-
-LOG = logging.getLogger("polyrank.serving")
 
 
 def install_errors(app: FastAPI) -> None:

@@ -35,8 +35,6 @@ def serve(
     config: ServerConfig,
     loading: Mapping[str, Any],
     *,
-    say: Callable[[str], None],
-    warn: Callable[[str], None],
     tell: Tell,
 ) -> None:
     """Serve until a signal ends the process.
@@ -45,8 +43,6 @@ def serve(
         pipeline: What is served.
         config: Where the server listens, and its limits.
         loading: The options of `load_model`.
-        say: Says a line to people.
-        warn: Warns them.
         tell: Hears what is served, once it is.
 
     Raises:
@@ -57,18 +53,21 @@ def serve(
     require_extra()
     from polyrank.serving.access import Keys
     from polyrank.serving.listening import bind, is_local, url_of
+    from polyrank.serving.logs import LOG, configure
     from polyrank.serving.naming import require_served
 
     require_served(pipeline)
     keys = Keys(config)
+    configure(config.log_format)
     listening = bind(config.host, config.port)
     if not keys and not is_local(listening):
-        warn(
-            f"Everyone who reaches {url_of(listening)} can use this server. "
-            "Set keys with --api-key-file or POLYRANK_API_KEYS."
+        LOG.warning(
+            "everyone who reaches %s can use this server: set keys with --api-key-file or "
+            "POLYRANK_API_KEYS",
+            url_of(listening),
         )
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")
-    say(f"Listening on {url_of(listening)}; loading …")
+    LOG.info("listening, and loading", extra={"fields": {"url": url_of(listening)}})
     service = Service(pipeline=pipeline, config=config, loading=loading)
     if run(service, listening, tell) == signal.SIGINT:
         raise KeyboardInterrupt

@@ -1,10 +1,11 @@
-"""How the server is: /health and /ready, for whatever starts, stops and balances servers."""
+"""How the server is, for whatever starts, stops, balances and watches servers."""
 
 from __future__ import annotations
 
 import asyncio
 
-from fastapi import APIRouter, Request
+from fastapi import APIRouter, Request, Response
+from prometheus_client import CONTENT_TYPE_LATEST
 
 from polyrank.serving.dependencies import RuntimeOf
 from polyrank.serving.failures import RequestError
@@ -25,6 +26,8 @@ async def ready(request: Request, runtime: RuntimeOf) -> dict[str, str]:
     """Say whether requests should be sent here; 503 with the reason where not."""
     if request.app.state.draining:
         raise not_ready("The server is about to stop.", "Send requests elsewhere.", "draining")
+    if not runtime.scheduler.is_alive:
+        raise not_ready("The models cannot compute any more.", "Start the server anew.", "stopped")
     index = runtime.pipeline.index
     if index is not None:
         try:
@@ -36,6 +39,13 @@ async def ready(request: Request, runtime: RuntimeOf) -> dict[str, str]:
                 "store_down",
             ) from error
     return {"status": "ready"}
+
+
+@router.get("/metrics")
+async def metrics(request: Request) -> Response:
+    """Tell Prometheus how many requests there were and where their time went."""
+    text = await request.app.state.scrape()
+    return Response(text, media_type=CONTENT_TYPE_LATEST)
 
 
 def not_ready(problem: str, remedy: str, code: str) -> RequestError:

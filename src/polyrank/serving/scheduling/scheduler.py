@@ -6,23 +6,20 @@ Knows nothing of texts, HTTP or what lanes compute.
 from __future__ import annotations
 
 import asyncio
-import logging
 import math
 import threading
 import time
-import traceback
 from collections.abc import Callable, Iterable, Sequence
 from queue import SimpleQueue
 from typing import Any, Protocol, get_args
 
 from polyrank.errors import PolyrankError
 from polyrank.serving.failures import RequestError, as_request_error
+from polyrank.serving.logs import LOG, log_failure
 from polyrank.serving.scheduling.fair_queue import Entry, FairQueue
 from polyrank.serving.scheduling.flow import Flow
 from polyrank.serving.scheduling.jobs import Job, Work
 from polyrank.serving.scheduling.lanes import CallLane, Lane, Stage
-
-logger = logging.getLogger(__name__)
 
 MEMORY = 0.98
 """How much of what is known of the speed remains after another batch."""
@@ -65,6 +62,11 @@ class Scheduler:
         self._inbox: SimpleQueue[Message] = SimpleQueue()
         self._thread = threading.Thread(target=self._serve, name="compute", daemon=True)
         self._thread.start()
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether the compute thread runs."""
+        return self._thread.is_alive()
 
     # In the event loop ---------------------------------------------------------------------------
 
@@ -169,6 +171,9 @@ class Scheduler:
             estimate: The tokens that were held for them until now; by default, exactly theirs.
         """
         costs = work.lane.costs(items)
+        if not isinstance(work.lane, CallLane):
+            work.job.flow.num_items += len(items)
+            work.job.flow.num_tokens += sum(costs)
         if estimate is not None:
             self._hold(work.job, sum(costs) - estimate)
         self._inbox.put((work, items, costs))
@@ -285,7 +290,7 @@ class Scheduler:
 
     def _fail(self, job: Job, error: Exception, lane: Lane) -> None:
         if not isinstance(error, PolyrankError):
-            log_failure(lane.name, error)
+            log_failure(f"request {job.flow.request_id}, {lane.name},", error)
         self._done.append((job, None, as_request_error(error)))
 
     def _hand_over(self) -> None:
@@ -326,7 +331,7 @@ def deliver(loop: asyncio.AbstractEventLoop, results: list[Result]) -> None:
     try:
         loop.call_soon_threadsafe(set_all)
     except RuntimeError:  # the loop has ended, so nobody waits
-        logger.debug("An event loop ended before its results came.")
+        LOG.debug("An event loop ended before its results came.")
 
 
 def is_out_of_memory(error: Exception) -> bool:
@@ -334,12 +339,6 @@ def is_out_of_memory(error: Exception) -> bool:
     return isinstance(error, MemoryError) or (
         isinstance(error, RuntimeError) and "out of memory" in str(error).casefold()
     )
-
-
-def log_failure(where: str, error: Exception) -> None:
-    """Log an unexpected error with its frames; its message could quote a text."""
-    frames = "".join(traceback.format_tb(error.__traceback__))
-    logger.error("%s failed with %s:\n%s", where, type(error).__name__, frames.rstrip())
 
 
 def total(flow: Flow) -> float:

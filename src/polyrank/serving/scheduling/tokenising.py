@@ -14,8 +14,9 @@ from queue import SimpleQueue
 from typing import Any
 
 from polyrank.errors import PolyrankError
+from polyrank.serving.logs import log_failure
 from polyrank.serving.scheduling.jobs import Work
-from polyrank.serving.scheduling.scheduler import Scheduler, log_failure
+from polyrank.serving.scheduling.scheduler import Scheduler
 
 SLICE_TEXTS = 64
 SLICE_CHARACTERS = 32_000
@@ -99,7 +100,7 @@ class Tokenising:
             items = texts.encode(taken)
         except Exception as error:
             if not isinstance(error, PolyrankError):
-                log_failure("tokenising", error)
+                log_failure(f"request {job.flow.request_id}, tokenising,", error)
             self._scheduler.fail(job, error)
             return False
         job.flow.times.tokenise += time.monotonic() - began
