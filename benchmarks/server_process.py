@@ -66,18 +66,25 @@ class ServerProcess:
 
     def _wait(self) -> None:
         until = time.monotonic() + START_SECONDS
-        while not self.answers():
+        while not self.is_ready():
             if self.popen.poll() is not None or time.monotonic() > until:
                 raise SystemExit(f"{self.popen.args} did not start:\n{self.output()[-3000:]}")
             time.sleep(0.1)
 
-    def answers(self) -> bool:
-        """Whether /health says that it is there."""
+    def is_ready(self) -> bool:
+        """Whether /ready says so, or /health of a server that knows no /ready."""
+        status = self.status("/ready")
+        return (self.status("/health") if status == 404 else status) == 200
+
+    def status(self, path: str) -> int | None:
+        """The status of an answer; None where there is none."""
         try:
-            with urllib.request.urlopen(f"http://{HOST}:{self.port}/health", timeout=5) as answer:
-                return bool(answer.status == 200)
-        except (urllib.error.URLError, OSError):
-            return False
+            with urllib.request.urlopen(f"http://{HOST}:{self.port}{path}", timeout=5) as answer:
+                return int(answer.status)
+        except urllib.error.HTTPError as error:
+            return error.code
+        except OSError:
+            return None
 
     def output(self) -> str:
         """What it has printed."""
