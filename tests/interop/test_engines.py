@@ -15,8 +15,10 @@ from polyrank.cli.main import commands, run
 from polyrank.errors import IndexFolderError, MissingExtraError, ModelError, UsageError
 from polyrank.interop.graphs.folder import prepared
 from polyrank.models.adapters.layers import adapter_parameters, attach, is_adapted
+from polyrank.models.attention import attention_map
 from polyrank.models.description import fingerprint_of
 from polyrank.models.static.distilled import distil_static
+from polyrank.serving.attention import described
 from tiny_encoders import LONG, TEXTS, load_variant
 
 CONTEXTS = [*TEXTS, ["hello", "how do i boot", "with the old kernel"], LONG]
@@ -72,6 +74,20 @@ def test_neither_batches_nor_padding_change_a_score(exported):
     torch.testing.assert_close(together, alone, atol=1e-5, rtol=1e-5)
     one_by_one = run.score(CONTEXTS, TEXTS, batch_size=1)
     torch.testing.assert_close(together, one_by_one, atol=1e-5, rtol=1e-5)
+
+
+def test_attention_inside_a_graph_cannot_be_read(exported):
+    torch_model, folder = exported("poly")
+    model = load_model(folder)
+    vectors = model.encode_candidates_for_scoring(TEXTS)
+    found = attention_map(model, CONTEXTS[0], vectors)
+    expected = attention_map(torch_model, CONTEXTS[0], vectors)
+    assert found.tokens is None
+    torch.testing.assert_close(found.weights, expected.weights, atol=1e-4, rtol=1e-3)
+    torch.testing.assert_close(found.scores, model.score([CONTEXTS[0]], TEXTS)[0])
+    answer = described(model, CONTEXTS[0], TEXTS, found)
+    assert answer["codes"] is None
+    assert "The engine onnx runs this model" in answer["note"]
 
 
 def test_an_engine_keeps_no_weights_and_trains_nothing(exported, tmp_path):

@@ -15,6 +15,7 @@ from exported_models import CASES, export_case, of, reseal
 
 from polyrank import Index, load_model
 from polyrank.errors import MissingExtraError, ModelError, UsageError
+from polyrank.models.attention import attention_map
 from tiny_encoders import LONG, TEXTS
 
 CONTEXTS = [*TEXTS, ["hello", "how do i boot", "with the old kernel"], LONG]
@@ -224,3 +225,14 @@ def test_the_files_do_not_name_this_machine(exported):
     text = (exported("poly")[1] / "encoder.xml").read_text(encoding="utf-8")
     assert os.path.expanduser("~") not in text
     assert os.getcwd() not in text
+
+
+def test_which_token_a_vector_is_needs_no_weights(exported):
+    torch_model, folder = exported("distilbert")
+    model = load_model(folder)
+    vectors = model.encode_candidates_for_scoring(TEXTS)
+    for context in CONTEXTS:
+        found = attention_map(model, context, vectors)
+        expected = attention_map(torch_model, context, vectors)
+        assert torch.equal(found.tokens, expected.tokens)
+        torch.testing.assert_close(found.weights, expected.weights, atol=1e-4, rtol=1e-3)

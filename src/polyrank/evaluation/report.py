@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from polyrank._version import __version__
+from polyrank.errors import UsageError
 from polyrank.evaluation.comparison import CONFIDENCE, Comparison, Contender
 from polyrank.evaluation.pairs import PairResults
 from polyrank.evaluation.plot import draw
@@ -65,6 +66,34 @@ def write_report(
     write_text(folder / PAGE, markdown(comparison, about, plot=picture))
     write_text(folder / RESULT, result + "\n")
     return [PAGE, RESULT, PER_QUERY, *([picture] if picture else [])]
+
+
+def read_report(folder: Path) -> dict[str, Any]:
+    """What `write_report` wrote of a comparison for programs. Raises UsageError."""
+    path = folder / RESULT
+    remedy = "Give the folder that polyrank compare --output wrote."
+    try:
+        result = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
+        raise UsageError(f"There is no comparison to read in {folder}: {error}.", remedy) from None
+    models = result.get("models") if isinstance(result, dict) else None
+    if not isinstance(models, list) or not all(is_contender(each, result) for each in models):
+        raise UsageError(f"{path} is not the result of a comparison.", remedy)
+    return result
+
+
+def is_contender(model: Any, result: Mapping[str, Any]) -> bool:
+    """Whether this is what `contender_json` makes of a model."""
+    try:
+        figure = model["figures"][result["metric"]]
+        numbers = [figure[name] for name in ("mean", "low", "high")]
+        numbers += [each["milliseconds"] for each in model["latency"]]
+        numbers += [each["num_candidates"] for each in model["latency"]]
+        return all(isinstance(each, (int, float)) for each in numbers) and isinstance(
+            model["name"] + model["architecture"], str
+        )
+    except (KeyError, TypeError):
+        return False
 
 
 def environment(device: str) -> dict[str, str]:

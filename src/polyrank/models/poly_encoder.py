@@ -12,7 +12,13 @@ from torch import Tensor, nn
 
 from polyrank.models.backbone import Backbone
 from polyrank.models.config import PolyEncoderConfig
-from polyrank.models.pooling import after_prompt, attend, select
+from polyrank.models.pooling import (
+    after_prompt,
+    attend,
+    attention_weights,
+    select,
+    selected_places,
+)
 from polyrank.models.two_tower import TwoTower
 from polyrank.scoring.poly import attention_scale
 from polyrank.tokens.tokenizer import TextTokenizer
@@ -85,3 +91,19 @@ class PolyEncoder(TwoTower):
             return select(outputs, mask, self.config.context_vectors, self.config.num_codes)
         scale = attention_scale(self.attention, outputs.shape[-1])
         return attend(self.codes, outputs, mask, scale, self.recency, self.config.code_mean)
+
+    def token_weights(self, outputs: Tensor, mask: Tensor) -> Tensor:
+        """How much of each output is in each of `context_vectors`: (B, T, h) → (B, m, T)."""
+        mask = after_prompt(mask, self.context_unpooled)
+        if self.codes is None:
+            return self.chosen_tokens(mask)
+        scale = attention_scale(self.attention, outputs.shape[-1])
+        mean_share = self.config.code_mean
+        return attention_weights(self.codes, outputs, mask, scale, self.recency, mean_share)
+
+    def chosen_tokens(self, mask: Tensor) -> Tensor:
+        """1 for the token that each context vector is, where they are not learnt: (B, m, T)."""
+        kind, count = self.config.context_vectors, self.config.num_codes
+        chosen, there = selected_places(mask, kind, count)  # (B, m)
+        places = torch.arange(mask.shape[1], device=mask.device)
+        return ((chosen[:, :, None] == places) & there[:, :, None]).float()

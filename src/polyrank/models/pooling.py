@@ -71,15 +71,21 @@ def select(outputs: Tensor, mask: Tensor, kind: ContextVectors, num_vectors: int
     with vectors of zeros. The tokens of a mask follow one another, after a prompt or from the
     start.
     """
+    chosen, there = selected_places(mask, kind, num_vectors)
+    index = chosen.clamp(0, outputs.shape[1] - 1)[:, :, None].expand(-1, -1, outputs.shape[2])
+    return outputs.gather(1, index) * there[:, :, None].to(outputs.dtype)
+
+
+def selected_places(mask: Tensor, kind: ContextVectors, num_vectors: int) -> tuple[Tensor, Tensor]:
+    """Which token `select` takes for each vector, and whether there is one: (B, m), (B, m)."""
     begin, end = bounds(mask)
-    places = torch.arange(num_vectors, device=outputs.device)[None, :]  # (1, m)
+    places = torch.arange(num_vectors, device=mask.device)[None, :]  # (1, m)
     chosen = (begin if kind == "first" else end - num_vectors) + places
     there = (chosen >= begin) & (chosen < end)  # (B, m)
     if kind == "last_and_first":
         chosen = torch.cat([begin, chosen], dim=1)
         there = torch.cat([end - begin > num_vectors, there], dim=1)
-    index = chosen.clamp(0, outputs.shape[1] - 1)[:, :, None].expand(-1, -1, outputs.shape[2])
-    return outputs.gather(1, index) * there[:, :, None].to(outputs.dtype)
+    return chosen, there
 
 
 def bounds(mask: Tensor) -> tuple[Tensor, Tensor]:
@@ -96,9 +102,25 @@ def attend(
     recency: Tensor | None = None,
     mean_share: float = 0.0,
 ) -> Tensor:
-    """Context vectors by attention of the codes over the outputs.
+    """Context vectors by attention of the codes over the outputs: `attention_weights` @ outputs.
 
-    (m, h), (B, T, h), (B, T) → (B, m, h); the logits are multiplied by `scale`. With `recency`
+    (m, h), (B, T, h), (B, T) → (B, m, h).
+    """
+    weights = attention_weights(codes, outputs, mask, scale, recency, mean_share)
+    return weights.to(outputs.dtype) @ outputs
+
+
+def attention_weights(
+    codes: Tensor,
+    outputs: Tensor,
+    mask: Tensor,
+    scale: float,
+    recency: Tensor | None = None,
+    mean_share: float = 0.0,
+) -> Tensor:
+    """How much each code attends to each output.
+
+    (m, h), (B, T, h), (B, T) → (B, m, T); the logits are multiplied by `scale`. With `recency`
     (m,), a token's logit falls by the code's recency for every token that comes after it.
     `mean_share` of every code's attention is spread evenly over the real tokens.
     """
@@ -111,4 +133,4 @@ def attend(
     if mean_share > 0:
         even = mask / mask.sum(dim=1, keepdim=True)  # (B, T)
         weights = (1 - mean_share) * weights + mean_share * even[:, None, :]
-    return weights.to(outputs.dtype) @ outputs
+    return weights

@@ -58,8 +58,15 @@ def combine(logits: Tensor, mask: Tensor, scale: float) -> Tensor:
     """
     if logits.shape[1] == 1:
         return logits[:, 0]
-    masked = (logits * scale).masked_fill(~mask[:, :, None], -torch.inf)
-    return (masked.softmax(dim=1) * logits).sum(dim=1)
+    return (vector_weights(logits, mask, scale) * logits).sum(dim=1)
+
+
+def vector_weights(logits: Tensor, mask: Tensor, scale: float) -> Tensor:
+    """How much each candidate attends to each context vector: softmax(l · scale) over m.
+
+    logits (B, m, N), mask (B, m) → (B, m, N).
+    """
+    return (logits * scale).masked_fill(~mask[:, :, None], -torch.inf).softmax(dim=1)
 
 
 def present(contexts: Tensor) -> Tensor:

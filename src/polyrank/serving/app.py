@@ -22,7 +22,7 @@ from polyrank.serving.metrics import Metrics
 from polyrank.serving.middleware import Admit, Observe
 from polyrank.serving.openapi import document
 from polyrank.serving.pipeline import Pipeline
-from polyrank.serving.routes import cohere, health, openai, tei, vllm
+from polyrank.serving.routes import cohere, health, openai, page, tei, vllm
 from polyrank.serving.runtime import Runtime
 from polyrank.serving.scheduling.flow import Flow
 
@@ -41,7 +41,7 @@ def create_app(pipeline: Pipeline, config: ServerConfig | None = None) -> FastAP
         The app. Two apps in one process share nothing.
 
     Raises:
-        UsageError: A key cannot be used, or the file of keys cannot be read.
+        UsageError: A key cannot be used, or the file of keys or the comparison cannot be read.
     """
     settings = config or ServerConfig()
 
@@ -68,8 +68,9 @@ def create_app(pipeline: Pipeline, config: ServerConfig | None = None) -> FastAP
     add_middleware(app, settings)
     install_errors(app)
     document(app, lambda: bool(app.state.keys))
-    for routes in (openai, cohere, tei, vllm, health):
+    for routes in (page, openai, cohere, tei, vllm, health):
         app.include_router(routes.router)
+    app.state.comparison = page.read_comparison(settings.comparison)
     return app
 
 
