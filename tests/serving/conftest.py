@@ -61,3 +61,12 @@ def server(pipeline):
     """All three architectures and an index, under uvicorn."""
     with running(create_app(pipeline, ServerConfig())) as served:
         yield served
+
+
+@pytest.fixture(scope="session")
+def folders(bi, poly, tmp_path_factory):
+    """A saved bi- and poly-encoder."""
+    root = tmp_path_factory.mktemp("saved")
+    bi.save_pretrained(root / "bi")
+    poly.save_pretrained(root / "poly")
+    return root

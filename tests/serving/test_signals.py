@@ -19,15 +19,6 @@ from polyrank.serving.pipeline import Pipeline
 EMBEDDINGS = json.dumps({"model": "bi", "input": ["how do i read a file"] * 20}).encode()
 
 
-@pytest.fixture(scope="session")
-def folders(bi, poly, tmp_path_factory):
-    """A saved bi- and poly-encoder."""
-    root = tmp_path_factory.mktemp("saved")
-    bi.save_pretrained(root / "bi")
-    poly.save_pretrained(root / "poly")
-    return root
-
-
 class Process:
     """`polyrank serve` in a process of its own."""
 

@@ -63,6 +63,7 @@ def create_app(pipeline: Pipeline, config: ServerConfig | None = None) -> FastAP
     app.state.config = settings
     app.state.keys = Keys(settings)
     app.state.draining = False
+    app.state.on_reload = lambda: None
     app.state.metrics = Metrics()
     app.state.scrape = partial(asyncio.to_thread, app.state.metrics.text)
     add_middleware(app, settings)

@@ -26,6 +26,17 @@ TICK_SECONDS = 0.02
 ACCEPTED_AT_ONCE = 64
 
 
+class Gate:
+    """Says whether this process takes the next connection: alone, it takes each."""
+
+    def pause(self, num_connections: int) -> float:
+        """Seconds to leave it to another process; 0 to take it."""
+        return 0.0
+
+    def count(self, num_connections: int) -> None:
+        """Show the others how many connections this process has."""
+
+
 class DrainingServer(uvicorn.Server):
     """A server on a socket that listens already."""
 
@@ -39,6 +50,7 @@ class DrainingServer(uvicorn.Server):
         on_drain: Callable[[], None],
         on_reload: Callable[[], None],
         last_call_seconds: float = 0.5,
+        gate: Gate | None = None,
     ) -> None:
         """Serve an app.
 
@@ -51,6 +63,7 @@ class DrainingServer(uvicorn.Server):
             on_reload: Called in the event loop for each SIGHUP.
             last_call_seconds: How long an idle connection may still send a request after the
                 server has stopped listening.
+            gate: Says whether this process takes the next connection.
         """
         super().__init__(config)
         self.listening = listening
@@ -59,6 +72,7 @@ class DrainingServer(uvicorn.Server):
         self.on_drain = on_drain
         self.on_reload = on_reload
         self.last_call_seconds = last_call_seconds
+        self.gate = gate or Gate()
         self.signals: list[int] = []
         self.accepting: set[asyncio.Task[Any]] = set()
 
@@ -103,13 +117,16 @@ class DrainingServer(uvicorn.Server):
         """Take what waits on the socket, but not all at once."""
         taken = 0
         while until_none_waits or taken < ACCEPTED_AT_ONCE:
+            pause = 0.0 if until_none_waits else self.gate.pause(self.num_connections)
+            if pause:
+                self.pause_accepting(pause)
+                return
             try:
                 connection, _ = self.listening.accept()
             except (BlockingIOError, InterruptedError, ConnectionAbortedError):
                 return
             except OSError:  # too many files are open: let some connections end
-                self.loop.remove_reader(self.listening)
-                self.loop.call_later(1.0, self.resume_accepting)
+                self.pause_accepting(1.0)
                 return
             taken += 1
             connection.setblocking(False)
@@ -118,6 +135,21 @@ class DrainingServer(uvicorn.Server):
             )
             self.accepting.add(task)
             task.add_done_callback(self.accepting.discard)
+
+    @property
+    def num_connections(self) -> int:
+        """How many connections there are."""
+        return len(self.server_state.connections) + len(self.accepting)
+
+    async def on_tick(self, counter: int) -> bool:
+        """Do what is done ten times a second."""
+        self.gate.count(self.num_connections)
+        return await super().on_tick(counter)
+
+    def pause_accepting(self, seconds: float) -> None:
+        """Leave what waits on the socket for a while."""
+        self.loop.remove_reader(self.listening)
+        self.loop.call_later(seconds, self.resume_accepting)
 
     def resume_accepting(self) -> None:
         """Accept again after a pause, unless listening has stopped."""

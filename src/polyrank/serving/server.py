@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
     from fastapi import FastAPI
 
+    from polyrank.serving.draining import Gate
+
 Tell = Callable[[Mapping[str, Any]], None]
 """Hears what is served, once it is."""
 
@@ -69,7 +71,13 @@ def serve(
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")
     LOG.info("listening, and loading", extra={"fields": {"url": url_of(listening)}})
     service = Service(pipeline=pipeline, config=config, loading=loading)
-    if run(service, listening, tell) == signal.SIGINT:
+    if config.workers == 1:
+        ended_by = run(service, listening, tell)
+    else:
+        from polyrank.serving.workers import supervise
+
+        ended_by = supervise(service, listening, tell)
+    if ended_by == signal.SIGINT:
         raise KeyboardInterrupt
 
 
@@ -86,10 +94,28 @@ def require_extra() -> None:
         raise MissingExtraError("fastapi", "serve", "Serving") from error
 
 
-def run(service: Service, listening: socket.socket, tell: Tell) -> int | None:
-    """Serve on a socket until a signal comes; gives the first one.
+def run(
+    service: Service,
+    listening: socket.socket,
+    tell: Tell,
+    *,
+    prepare: Callable[[FastAPI], None] = lambda app: None,
+    gate: Gate | None = None,
+) -> int | None:
+    """Serve on a socket, in this process.
 
-    Raises InputError or another error where what is served cannot be loaded.
+    Args:
+        service: What is served, and how.
+        listening: The socket; it is closed at the end.
+        tell: Hears what is served, once it is.
+        prepare: Called with the app before that.
+        gate: Says whether this process takes the next connection.
+
+    Returns:
+        The first signal that came.
+
+    Raises:
+        InputError: What is served cannot be loaded.
     """
     import uvicorn
 
@@ -107,6 +133,7 @@ def run(service: Service, listening: socket.socket, tell: Tell) -> int | None:
         return create_app(load_pipeline(service.pipeline, **service.loading), config)
 
     def loaded(app: FastAPI) -> None:
+        prepare(app)
         tell(facts(app, config, url))
 
     def drain() -> None:
@@ -143,6 +170,7 @@ def run(service: Service, listening: socket.socket, tell: Tell) -> int | None:
         timeout=config.timeout,
         on_drain=drain,
         on_reload=reload,
+        gate=gate,
     )
     server.run()
     if app.failure is not None:

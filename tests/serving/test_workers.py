@@ -1,0 +1,110 @@
+"""Several processes on one socket, as users start them."""
+
+import signal
+import time
+
+import psutil
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+from running import Raw
+from test_signals import EMBEDDINGS, Process
+
+from polyrank.serving.workers import ABSENT, LOADING, READY, Board
+
+
+class Arrays:
+    """Stands in for the memory that processes share."""
+
+    @staticmethod
+    def RawArray(kind, size):  # noqa: N802
+        return [0] * size
+
+
+@pytest.mark.parametrize(
+    ("states", "connections", "accepting"),
+    [
+        ([READY, READY], [3, 2], [False, True]),
+        ([READY, READY], [2, 2], [True, True]),
+        ([READY, ABSENT], [9, 0], [True, False]),
+        ([LOADING, LOADING], [5, 0], [True, True]),
+        ([READY, LOADING], [9, 0], [True, False]),
+    ],
+)
+def test_the_process_with_fewest_connections_takes_the_next(states, connections, accepting):
+    board = Board(2, Arrays)
+    board.states[:], board.connections[:] = states, connections
+    assert [board.may_accept(n) for n in range(2) if states[n]] == [
+        accepting[n] for n in range(2) if states[n]
+    ]
+
+
+def by_worker(port, name):
+    """A metric of each process, for one route where it has several."""
+    status, _, body = Raw(port).ask("/metrics")
+    assert status == 200
+    return {
+        sample.labels["worker"]: sample.value
+        for family in text_string_to_metric_families(body.decode())
+        for sample in family.samples
+        if sample.name == name
+        and sample.labels.get("endpoint", "/v1/embeddings") == "/v1/embeddings"
+    }
+
+
+def until(condition):
+    end = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.05)
+
+
+def test_processes_share_the_work_and_one_that_dies_is_replaced(folders, tmp_path):
+    server = Process(
+        "--model", str(folders / "bi"), "--workers", "2", "--drain-seconds", "0",
+        log=tmp_path / "log",
+    )  # fmt: skip
+    try:
+        port = server.port_while_loading()
+        facts = server.facts()
+        assert (facts["workers"], facts["pid"]) == (2, server.process.pid)
+        kept = [Raw(port) for _ in range(8)]
+        for raw in kept:
+            assert raw.ask("/v1/embeddings", EMBEDDINGS)[0] == 200
+        counts = by_worker(port, "polyrank_requests_total")
+        assert counts.keys() == {"0", "1"}
+        assert sum(counts.values()) == 8
+        assert min(counts.values()) >= 3
+
+        workers = [
+            child
+            for child in psutil.Process(server.process.pid).children()
+            if "resource_tracker" not in " ".join(child.cmdline())
+        ]
+        assert len(workers) == 2
+        for raw in kept:
+            raw.close()
+        workers[0].kill()
+        psutil.wait_procs(workers[:1], timeout=10)
+        for _ in range(20):  # the other process serves all
+            assert Raw(port).ask("/v1/embeddings", EMBEDDINGS)[0] == 200
+        until(lambda: len(by_worker(port, "process_open_fds")) == 2)
+
+        server.send(signal.SIGINT)
+        code, rest = server.ended()
+        assert code == 130
+        assert b"Interrupted" in rest
+        assert "is started again" in server.log.read_text()
+        assert "Traceback" not in server.log.read_text()
+        assert not any(worker.is_running() for worker in workers)
+    finally:
+        server.kill()
+
+
+def test_a_model_that_no_process_can_load_ends_them_all(tmp_path):
+    server = Process("--model", str(tmp_path / "none"), "--workers", "2", log=tmp_path / "log")
+    try:
+        code, rest = server.ended()
+        assert code == 2
+        assert b"ModelError" in rest
+    finally:
+        server.kill()
