@@ -3,6 +3,7 @@
     PolyrankError                exit code 1: a failure
     ├── InputError               exit code 2: the input cannot be used
     │   ├── UsageError           an option, a setting or an argument
+    │   │   └── LockedError      another process is changing the same folder
     │   ├── DataError            a text file: names file and line
     │   ├── ModelError           a folder that is not a model, or weights that do not fit
     │   └── IndexFolderError     a folder that is not an index, or one made by another model
@@ -61,6 +62,10 @@ class InputError(PolyrankError):
 
 class UsageError(InputError):
     """An option, a setting or an argument is wrong."""
+
+
+class LockedError(UsageError):
+    """Another process is changing the same folder; it works once that one is done."""
 
 
 class DataError(InputError):

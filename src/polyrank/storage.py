@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from polyrank.errors import StorageError, UsageError
+from polyrank.errors import LockedError, StorageError, UsageError
 
 AT_FDCWD = -100
 RENAME_EXCHANGE = 2
@@ -136,7 +136,7 @@ def discard(folder: Path, place: Path) -> None:
 
 @contextlib.contextmanager
 def exclusive(lock: Path, problem: str, remedy: str) -> Iterator[None]:
-    """Hold a lock file, creating it if needed. Raises UsageError if another process holds it.
+    """Hold a lock file, creating it if needed. Raises LockedError if another process holds it.
 
     The system releases it when the process ends, however it ends.
     """
@@ -153,7 +153,7 @@ def exclusive(lock: Path, problem: str, remedy: str) -> Iterator[None]:
             try:
                 fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
-                raise UsageError(problem, remedy) from None
+                raise LockedError(problem, remedy) from None
             if names_file(lock, handle.fileno()):
                 yield
                 return

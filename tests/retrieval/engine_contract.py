@@ -364,3 +364,20 @@ class EngineContract:
         read = dict(engine.get("one").metadata)
         assert json.dumps(read, sort_keys=True) == json.dumps(values, sort_keys=True)
         assert dict(engine.get("two").metadata) == {}
+
+    def test_hits_bring_their_metadata_if_asked(self, build, model):
+        engine = build(model, some(60))
+        encoded = model.encode_for_scoring(CONTEXTS)
+        for found in engine.search(encoded, 9, exact=True, filter=None, metadata=True):
+            known = [engine.get(hit.id).metadata for hit in found.hits]
+            assert [dict(each) for each in found.metadata] == list(map(dict, known))
+            assert len(known) == 9
+        (found,) = engine.search(encoded[:1], 9, exact=True, filter=None)
+        assert found.metadata == ()
+
+    def test_ids_that_are_there(self, build):
+        engine = build(HashModel(), some(20))
+        asked = ["id3", "id19", "id20", "", "\ud800", "x" * 70_000, "id3"]
+        assert engine.present(asked) == {"id3", "id19"}
+        engine.delete(["id3"])
+        assert engine.present(asked) == {"id19"}

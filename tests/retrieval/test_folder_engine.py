@@ -1,3 +1,5 @@
+import threading
+
 import pytest
 from engine_contract import EngineContract
 from hash_model import HashModel, numbered
@@ -174,3 +176,64 @@ def test_an_interrupted_structure_keeps_the_vectors(tmp_path, monkeypatch):
     assert model.encoded == 0
     index.verify()
     assert index.engine.manifest.search["rows"] == 1100
+
+
+def test_a_refresh_reads_the_manifest_only_when_it_is_another(tmp_path, monkeypatch):
+    index = Index.build(HashModel(), numbered(20), tmp_path / "index", layout=LAYOUT)
+    read, count = folder_engine.read_manifest, []
+    monkeypatch.setattr(folder_engine, "read_manifest", lambda path: count.append(1) or read(path))
+    monkeypatch.setattr(folder_engine, "CLOCK_TICK", 0)
+    engine = FolderEngine(tmp_path / "index")
+    assert [engine.refresh() for _ in range(5)] == [False] * 5
+    assert len(count) == 1
+    index.add([("new", "text")])
+    assert [engine.refresh() for _ in range(3)] == [True, False, False]
+    assert engine.get("new").text == "text"
+    monkeypatch.setattr(folder_engine, "CLOCK_TICK", 10**15)  # every manifest is too young to tell
+    reads = len(count)
+    assert [engine.refresh() for _ in range(3)] == [False] * 3
+    assert len(count) == reads + 3
+
+
+def test_a_refresh_keeps_what_is_unchanged_mapped(tmp_path):
+    pytest.importorskip("faiss", reason="needs the extra faiss")
+    path = tmp_path / "index"
+    writer = Index.build(HashModel(4), numbered(1100), path, backend="hnsw")
+    engine = Index.open(path, HashModel(4)).engine
+    structure, shard = engine.structure, engine.cache.shards[0]
+    writer.add([("new", "text")])
+    writer.delete(["id7"])
+    engine.refresh()
+    assert engine.structure is structure
+    assert engine.cache.shards[0] is shard
+    assert (engine.get("new").text, engine.get("id7")) == ("text", None)
+    found = engine.search(HashModel(4).encode_for_scoring(["a"]), 1100, exact=False, filter=None)
+    assert "id7" not in {hit.id for hit in found[0].hits}
+    writer.compact()
+    engine.refresh()
+    assert engine.structure is not structure
+    assert engine.cache.shards[0] is not shard
+
+
+def test_searches_see_one_state_while_another_thread_refreshes(tmp_path):
+    path = tmp_path / "index"
+    index = Index.build(HashModel(4), numbered(60), path, layout=LAYOUT)
+    engine = FolderEngine(path)
+    encoded = HashModel(4).encode_for_scoring(["a"])
+
+    def change():
+        for version in range(12):
+            index.add([("left", f"{version}"), ("right", f"{version}")], replace=True)
+            if version % 4 == 3:
+                index.compact()
+            engine.refresh()
+
+    thread = threading.Thread(target=change)
+    thread.start()
+    while thread.is_alive():
+        (found,) = engine.search(encoded, 62, exact=True, filter=None)
+        texts = {hit.id: hit.text for hit in found.hits}
+        assert len(texts) in (60, 62)
+        assert texts.get("left") == texts.get("right")
+    thread.join()
+    assert engine.get("left").text == "11"

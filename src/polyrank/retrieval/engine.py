@@ -5,13 +5,13 @@ An engine knows vectors, ids, texts and metadata; it knows nothing of encoders.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
 from torch import Tensor
 
-from polyrank.records import Candidate, Hit
+from polyrank.records import Candidate, Hit, Value
 from polyrank.retrieval.filters import Filter
 from polyrank.retrieval.store.manifest import Manifest
 
@@ -41,10 +41,16 @@ class SearchReport:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """The hits of one context, best first, and how they were found."""
+    """The hits of one context, best first, and how they were found.
+
+    `metadata` is that of each hit, if it was asked for. `num_reranked` is how many candidates a
+    reranker has ordered.
+    """
 
     hits: list[Hit]
     report: SearchReport
+    metadata: Sequence[Mapping[str, Value]] = ()
+    num_reranked: int = 0
 
 
 class Hits(list[Hit]):
@@ -90,12 +96,22 @@ class Engine(Protocol):
     def get(self, identifier: str) -> Candidate | None:
         """The candidate with this id, if there is one."""
 
+    def present(self, identifiers: Iterable[str]) -> set[str]:
+        """Those of the ids that candidates have."""
+
     def search(
-        self, contexts: Tensor, top_k: int, *, exact: bool, filter: Filter | None
+        self,
+        contexts: Tensor,
+        top_k: int,
+        *,
+        exact: bool,
+        filter: Filter | None,
+        metadata: bool = False,
     ) -> list[Found]:
         """The best `top_k` of the candidates that pass the filter, for each context (B, m, d).
 
-        Fewer if fewer pass. The larger id wins a tie. Exact, and certified, if asked for.
+        Fewer if fewer pass. The larger id wins a tie. Exact, and certified, if asked for. With
+        `metadata`, what is found has the metadata of its hits.
         """
 
     def add(self, candidates: Iterable[Candidate], encode: Encode, *, replace: bool) -> int:

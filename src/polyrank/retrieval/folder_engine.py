@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import os
+import threading
+import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import cast
+from typing import Any, TypeAlias, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,6 +36,8 @@ from polyrank.retrieval.store.cache import CandidateCache
 from polyrank.retrieval.store.changes import add, compact, delete, merge_small, restructure
 from polyrank.retrieval.store.commit import Change, changing
 from polyrank.retrieval.store.manifest import (
+    MANIFEST,
+    SEARCH,
     Manifest,
     check_sums,
     read_manifest,
@@ -43,11 +49,30 @@ from polyrank.scoring.topk import Ranked
 SELECTIVE = 0.1
 """If fewer than this share of the rows pass a filter, a graph is mostly dead ends."""
 
+CLOCK_TICK = 50_000_000
+"""Nanoseconds within which two commits may have one time of modification."""
+
+
+Stamp: TypeAlias = tuple[int, ...]
+"""What the system says of a manifest's file; another manifest has another."""
+
+
+@dataclass(eq=False)
+class State:
+    """One committed state, as a search needs it."""
+
+    cache: CandidateCache
+    stamp: Stamp | None = None
+    """That of its manifest, if it is certain."""
+    structure: Structure | None = None
+    """The search structure, once it has been read."""
+
 
 class FolderEngine:
     """The candidates of an index folder.
 
-    It shows the state that was committed when it was opened or last refreshed. Implements Engine.
+    It shows the state that was committed when it was opened or last refreshed. Threads may search
+    it while another refreshes or changes it: a search sees one state. Implements Engine.
     """
 
     def __init__(
@@ -63,15 +88,20 @@ class FolderEngine:
         """
         self.folder = folder
         self._sample = sample
-        self._cache: CandidateCache | None = cache or CandidateCache.open(folder)
-        self._structure: Structure | None = None
+        self._state: State | None = State(cache or CandidateCache.open(folder))
+        self._refreshing = threading.RLock()
+
+    @property
+    def state(self) -> State:
+        """The state that is shown. Raises UsageError after `close`."""
+        if self._state is None:
+            raise UsageError(f"The index {self.folder} is closed.", "Open it again.")
+        return self._state
 
     @property
     def cache(self) -> CandidateCache:
-        """The state that is shown. Raises UsageError after `close`."""
-        if self._cache is None:
-            raise UsageError(f"The index {self.folder} is closed.", "Open it again.")
-        return self._cache
+        """The candidates of that state."""
+        return self.state.cache
 
     @property
     def manifest(self) -> Manifest:
@@ -95,15 +125,26 @@ class FolderEngine:
         row = cache.row(identifier)
         return None if row is None else cache.candidate(row)
 
+    def present(self, identifiers: Iterable[str]) -> set[str]:
+        """Those of the ids that candidates have."""
+        cache = self.cache
+        return {identifier for identifier in identifiers if cache.row(identifier) is not None}
+
     def search(
-        self, contexts: Tensor, top_k: int, *, exact: bool, filter: Filter | None
+        self,
+        contexts: Tensor,
+        top_k: int,
+        *,
+        exact: bool,
+        filter: Filter | None,
+        metadata: bool = False,
     ) -> list[Found]:
         """The best `top_k` of the candidates that pass the filter, for each context (B, m, d).
 
         Certified if asked for, and always if the index has no search structure.
         """
-        structure = None if exact else self.structure  # an exact search asks no graph
-        cache = self.cache
+        state = self.state if exact else self._with_structure()  # an exact search asks no graph
+        cache, structure = state.cache, None if exact else state.structure
         allowed = cache.alive if filter is None else cache.allowed(filter)
         count = len(cache) if filter is None or allowed is None else int(np.count_nonzero(allowed))
         if not count:
@@ -112,19 +153,26 @@ class FolderEngine:
         ranked, strategy = ranked_rows(
             contexts, cache, structure, min(top_k, count), allowed=allowed
         )
-        return [found(cache, each, strategy, count) for each in ranked]
+        return [found(cache, each, strategy, count, metadata) for each in ranked]
 
     @property
     def structure(self) -> Structure | None:
         """The search structure, read when it is first asked for."""
-        if self._structure is None:
+        return self._with_structure().structure
+
+    def _with_structure(self) -> State:
+        """The state that is shown, its search structure read."""
+        while True:
+            state = self.state
             try:
-                self._structure = read_structure(self.folder, self.manifest)
+                state.structure = state.structure or read_structure(
+                    self.folder, state.cache.manifest
+                )
             except IndexFolderError:
                 if not self.refresh():
                     raise
-                return self.structure  # another process has built it anew
-        return self._structure
+                continue  # another process has built it anew
+            return state
 
     def add(self, candidates: Iterable[Candidate], encode: Encode, *, replace: bool) -> int:
         """Add candidates and return their number. If anything fails, none is added.
@@ -165,16 +213,23 @@ class FolderEngine:
     def refresh(self) -> bool:
         """Show what has been committed since; return whether anything changed.
 
-        Raises IndexFolderError if the index was built again by another model.
+        It looks at the manifest's file, and reads it only if that is another one. Raises
+        IndexFolderError if the index was built again by another model.
         """
-        old = self.manifest
-        if read_manifest(self.folder).checksum == old.checksum:
-            return False
-        cache = CandidateCache.open(self.folder)
-        require_same_maker(self.folder, cache.manifest, old.model.fingerprint)
-        self._cache = cache
-        self._structure = None
-        return True
+        with self._refreshing:
+            old = self.state
+            stamp = manifest_stamp(self.folder)
+            if stamp is not None and stamp == old.stamp:
+                return False
+            manifest = old.cache.manifest
+            if read_manifest(self.folder).checksum == manifest.checksum:
+                old.stamp = stamp
+                return False
+            cache = CandidateCache.open(self.folder, old.cache)
+            require_same_maker(self.folder, cache.manifest, manifest.model.fingerprint)
+            same = structure_files(manifest) == structure_files(cache.manifest)
+            self._state = State(cache, stamp, old.structure if same else None)
+            return True
 
     def verify(self) -> None:
         """Compare every file of the committed state with its checksum.
@@ -194,8 +249,7 @@ class FolderEngine:
 
     def close(self) -> None:
         """Close the files."""
-        self._cache = None
-        self._structure = None
+        self._state = None
 
     def _changing(self) -> AbstractContextManager[Change]:
         return changing(self.folder, self.manifest.model.fingerprint)
@@ -224,7 +278,27 @@ def ranked_rows(
     return search_exact(contexts, attention, cache, top_k, allowed=allowed)
 
 
-def found(cache: CandidateCache, ranked: Ranked, strategy: Strategy, count: int) -> Found:
+def manifest_stamp(folder: Path) -> Stamp | None:
+    """The stamp of the manifest; None if it cannot tell the next commit from this one."""
+    try:
+        status = os.stat(folder / MANIFEST)
+    except OSError:
+        return None
+    age = time.time_ns() - status.st_mtime_ns
+    if 0 <= age < CLOCK_TICK:
+        return None
+    return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
+
+
+def structure_files(manifest: Manifest) -> tuple[Any, ...]:
+    """What tells the search structure of one state from that of another."""
+    files = {name: file for name, file in manifest.files.items() if name.startswith(f"{SEARCH}/")}
+    return manifest.search, files
+
+
+def found(
+    cache: CandidateCache, ranked: Ranked, strategy: Strategy, count: int, metadata: bool
+) -> Found:
     """The hits of one context, with ids and texts."""
     hits = []
     for row, score in zip(ranked.rows, ranked.scores, strict=True):
@@ -235,7 +309,7 @@ def found(cache: CandidateCache, ranked: Ranked, strategy: Strategy, count: int)
         num_scored=ranked.num_scored,
         certified=strategy != "approximate",
     )
-    return Found(hits, report)
+    return Found(hits, report, [cache.metadata(row) for row in ranked.rows] if metadata else ())
 
 
 def give_structure(

@@ -191,12 +191,15 @@ def reranked(
 ) -> list[Found]:
     """The best `top_k` of what was found for each context, by the new scores of its pairs."""
     return [
-        Found(rerank(each.hits, [scores[pair] for pair in pairs], top_k), each.report)
+        rerank(each, [scores[pair] for pair in pairs], top_k)
         for each, pairs in zip(found, rows, strict=True)
     ]
 
 
-def rerank(hits: Sequence[Hit], scores: Sequence[float], top_k: int) -> list[Hit]:
+def rerank(found: Found, scores: Sequence[float], top_k: int) -> Found:
     """The best `top_k` hits by the new scores, best first; the larger id wins a tie."""
-    rescored = [hit._replace(score=score) for hit, score in zip(hits, scores, strict=True)]
-    return sorted(rescored, key=lambda hit: (hit.score, hit.id), reverse=True)[:top_k]
+    hits = [hit._replace(score=score) for hit, score in zip(found.hits, scores, strict=True)]
+    order = sorted(range(len(hits)), key=lambda i: (hits[i].score, hits[i].id), reverse=True)
+    best = order[:top_k]
+    metadata = [found.metadata[i] for i in best] if found.metadata else ()
+    return Found([hits[i] for i in best], found.report, metadata, len(hits))

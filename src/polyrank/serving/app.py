@@ -22,7 +22,7 @@ from polyrank.serving.metrics import Metrics
 from polyrank.serving.middleware import Admit, Observe
 from polyrank.serving.openapi import document
 from polyrank.serving.pipeline import Pipeline
-from polyrank.serving.routes import cohere, health, openai, page, tei, vllm
+from polyrank.serving.routes import cohere, health, native, openai, page, tei, vllm
 from polyrank.serving.runtime import Runtime
 from polyrank.serving.scheduling.flow import Flow
 
@@ -69,7 +69,7 @@ def create_app(pipeline: Pipeline, config: ServerConfig | None = None) -> FastAP
     add_middleware(app, settings)
     install_errors(app)
     document(app, lambda: bool(app.state.keys))
-    for routes in (page, openai, cohere, tei, vllm, health):
+    for routes in (page, openai, cohere, tei, vllm, native, health):
         app.include_router(routes.router)
     app.state.comparison = page.read_comparison(settings.comparison)
     return app

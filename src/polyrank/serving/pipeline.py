@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -61,6 +61,8 @@ class Pipeline:
         """
         self.models: dict[str, Served] = {}
         self.index = index
+        self.load: Callable[[], Pipeline] | None = None
+        """Loads the same folders anew, if all came from folders."""
         for name, model in models.items():
             require_name(name)
             require_useful(name, model)
@@ -90,6 +92,29 @@ class Pipeline:
             )
         require_name(name)
         self.models[name] = Served(name=name, model=index.model)  # type: ignore[arg-type]
+
+    def reopened(self) -> Pipeline:
+        """The same models and index, loaded anew. Models that were made in memory stay.
+
+        Raises InputError for what cannot be loaded, StorageError if the store of the index does not
+        answer.
+        """
+        if self.load is not None:
+            return self.load()
+        own = self.index_model
+        models = {name: each.model for name, each in self.models.items()}
+        index = None
+        if self.index is not None and own is not None:
+            index = Index.open(
+                self.index.path,
+                made_by(models.values(), self.index.path),
+                device=own.model.device,
+                dtype=own.model.compute_dtype,
+            )
+            if index.model is not own.model:
+                del models[own.name]
+        reranker = None if self.reranker is None else self.reranker.name
+        return Pipeline(models, index=index, reranker=reranker)
 
     @property
     def index_model(self) -> Served | None:
@@ -137,7 +162,9 @@ def load_pipeline(config: PipelineConfig, **loading: Any) -> Pipeline:
     index = None
     if config.index is not None:
         index = Index.open(config.index, made_by(folders.values(), config.index), **loading)
-    return Pipeline(models, index=index, reranker=reranker_name(config))
+    pipeline = Pipeline(models, index=index, reranker=reranker_name(config))
+    pipeline.load = lambda: load_pipeline(config, **loading)
+    return pipeline
 
 
 def made_by(models: Iterable[Model], index: Path) -> Any:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal, TypeVar
@@ -18,12 +18,14 @@ from numpy.typing import NDArray
 from polyrank.config import require_whole
 from polyrank.models.answers import key_of
 from polyrank.models.two_tower import TwoTower, different
-from polyrank.records import Context
+from polyrank.records import Candidate, Context
 from polyrank.retrieval.engine import Found
 from polyrank.retrieval.filters import parse_filter
 from polyrank.retrieval.rerank import pairs_of, reranked
 from polyrank.serving.candidate_cache import CandidateCache, keys_of
 from polyrank.serving.config import ServerConfig
+from polyrank.serving.group_commit import Changed, Delete, Upsert
+from polyrank.serving.live_index import IndexReplacedError, LiveIndex
 from polyrank.serving.pipeline import Pipeline, Served
 from polyrank.serving.scheduling.flow import Flow
 from polyrank.serving.scheduling.jobs import Work
@@ -31,6 +33,7 @@ from polyrank.serving.scheduling.lanes import TokenLane, Tokens, require_numbers
 from polyrank.serving.scheduling.scheduler import Observer, Scheduler
 from polyrank.serving.scheduling.sizing import Speed
 from polyrank.serving.scheduling.tokenising import Texts, Tokenising, num_characters
+from polyrank.serving.search_lane import Query
 
 T = TypeVar("T")
 Side = Literal["context", "candidate"]
@@ -80,21 +83,24 @@ class Runtime:
             observer: Is told of each batch.
         """
         self.pipeline = pipeline
+        self.live = live_index(pipeline)
+        """The index while it is served."""
         self.config = config
         self.scheduler = Scheduler(max_queue_tokens=config.max_queue_tokens, observer=observer)
         self._tokenising = Tokenising(self.scheduler)
         self._lanes: WeakKeyDictionary[Served, dict[str, TokenLane]] = WeakKeyDictionary()
+        self._reloading = asyncio.Lock()
         self.candidate_cache = CandidateCache(round(config.candidate_cache_mb * MB))
         self._fingerprints: WeakKeyDictionary[Served, str] = WeakKeyDictionary()
 
     async def start(self) -> None:
         """Run each model, so that the first request waits for nothing and batches fit its speed."""
-        await self.run(self._warm, Flow.lasting(math.inf))
+        await self.run(partial(self._warm, self.pipeline), Flow.lasting(math.inf))
         gc.collect()
         gc.freeze()  # what is loaded stays: looking through it again would hold up requests
 
-    def _warm(self) -> None:
-        for served in self.pipeline.models.values():
+    def _warm(self, pipeline: Pipeline) -> None:
+        for served in pipeline.models.values():
             model: Any = served.model
             graphs = ["pair"]
             if isinstance(model, TwoTower):
@@ -121,6 +127,8 @@ class Runtime:
         """End the threads; what they have not done gets an error."""
         self._tokenising.close()
         self.scheduler.close()
+        if self.live is not None:
+            self.live.close()
 
     def lane(self, served: Served, graph: str) -> TokenLane:
         """The lane of a model's graph; it lives as long as the model is served or waited for."""
@@ -279,29 +287,89 @@ class Runtime:
             UsageError: The filter does not fit the index, or `top_k` is below 1.
             RequestError: The server cannot answer now, or not in time.
         """
-        pipeline = self.pipeline
-        index, served = pipeline.index, pipeline.index_model
-        assert index is not None, "the route refuses a search without an index"
-        assert served is not None, "the model of an index is served"
+        live = self.live
+        assert live is not None, "the route refuses a search without an index"
         require_whole("top_k", top_k)
         passing = None if filter is None else parse_filter(filter)
         if not contexts:
             return []
         count = top_k if reranker is None else max(num_candidates, top_k)
-        encoded = await self.encode(served, "context", contexts, flow)
-        vectors = torch.from_numpy(encoded.vectors)
-
-        def search() -> list[Found]:
-            number = max(min(count, len(index)), 1)
-            return index.engine.search(vectors, number, exact=exact, filter=passing)
-
-        found: list[Found] = await self.scheduler.call(flow, search, stage="search")
+        with live.in_use():
+            encoded = await self.encode(live.served, "context", contexts, flow)
+            query = Query(count, exact, passing)
+            found = await live.search(query, encoded.vectors, flow, self.scheduler)
         if reranker is None:
             return found
         rows = pairs_of(contexts, [each.hits for each in found])
         unique = list(dict.fromkeys(pair for pairs in rows for pair in pairs))
         scored = await self.score_pairs(reranker, unique, flow)
         return reranked(found, rows, dict(zip(unique, scored.scores, strict=True)), top_k)
+
+    async def upsert(self, candidates: Sequence[Candidate], flow: Flow) -> Changed:
+        """Add candidates to the index, or replace those with the same ids.
+
+        Args:
+            candidates: Candidates with different ids.
+            flow: The request.
+
+        Returns:
+            What became of it, when it is on disk.
+
+        Raises:
+            DataError: A candidate does not fit the index.
+            RequestError: The server cannot do it now, or not in time.
+            StorageError: The disk is full, or the store does not answer.
+        """
+        while True:
+            live = self.live
+            assert live is not None, "the route refuses a change without an index"
+            texts, places = different(candidate.text for candidate in candidates)
+            with live.in_use():
+                encoded = await self.encode(live.served, "candidate", texts, flow)
+                try:
+                    return await live.change(Upsert(candidates, encoded.vectors[places]), flow)
+                except IndexReplacedError:
+                    if live is self.live:
+                        raise  # else it was reloaded meanwhile, maybe with another model
+
+    async def delete(self, identifiers: Iterable[str], flow: Flow) -> Changed:
+        """Delete the candidates that are there, and return when that is on disk; as `upsert`."""
+        change = Delete(frozenset(identifiers))
+        while True:
+            live = self.live
+            assert live is not None, "the route refuses a change without an index"
+            with live.in_use():
+                try:
+                    return await live.change(change, flow)
+                except IndexReplacedError:
+                    if live is self.live:
+                        raise
+
+    async def candidate(self, identifier: str, flow: Flow) -> Candidate | None:
+        """The candidate of the index with this id, if there is one."""
+        live = self.live
+        assert live is not None, "the route refuses a question without an index"
+        with live.in_use():
+            return await live.get(identifier, flow)
+
+    async def reload(self) -> Pipeline:
+        """Load models and index anew, and serve them from then on.
+
+        Requests that have begun end with what they began with. If something cannot be loaded,
+        what was served before stays. Returns what is served now.
+
+        Raises:
+            InputError: A model or the index cannot be loaded.
+            StorageError: The store of the index does not answer.
+        """
+        async with self._reloading:
+            pipeline = await asyncio.to_thread(self.pipeline.reopened)
+            await self.run(partial(self._warm, pipeline), Flow.lasting(math.inf))
+            old, self.live = self.live, live_index(pipeline)
+            self.pipeline = pipeline
+            if old is not None:
+                old.retire()
+            return pipeline
 
     async def _compute(
         self,
@@ -329,6 +397,12 @@ class Runtime:
             encode = partial(tokenised, served.model, graph)
             self._tokenising.add(Texts(work, texts, estimate, encode))
         return await self.scheduler.result(job)
+
+
+def live_index(pipeline: Pipeline) -> LiveIndex | None:
+    """The index of a pipeline, to be served."""
+    served = pipeline.index_model
+    return None if pipeline.index is None or served is None else LiveIndex(pipeline.index, served)
 
 
 def tokenised(model: Any, graph: str, texts: Sequence[Any]) -> list[Tokens]:

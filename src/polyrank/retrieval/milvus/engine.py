@@ -27,6 +27,7 @@ from polyrank.retrieval.milvus.schema import (
     Description,
     MilvusIndex,
     candidate_of,
+    metadata_of,
     require_model,
 )
 from polyrank.retrieval.milvus.search import Outcome, Searcher
@@ -147,52 +148,51 @@ class MilvusEngine:
         rows = list(self._collection.rows([identifier], CANDIDATE_FIELDS))
         return candidate_of(rows[0]) if rows else None
 
+    def present(self, identifiers: Iterable[str]) -> set[str]:
+        """Those of the ids that candidates have."""
+        return self._collection.present(list(filter(is_storable, dict.fromkeys(identifiers))))
+
     def search(
-        self, contexts: Tensor, top_k: int, *, exact: bool, filter: Filter | None
+        self,
+        contexts: Tensor,
+        top_k: int,
+        *,
+        exact: bool,
+        filter: Filter | None,
+        metadata: bool = False,
     ) -> list[Found]:
         """The best `top_k` of the candidates that pass the filter, for each context (B, m, d).
 
         An exact search is certified for the candidates as each request saw them. Raises
         UsageError for a filter on a field that no candidate has or a vector of another dimension,
-        ModelError if scores are not numbers, StorageError if Milvus does not answer.
+        ModelError if scores are not numbers, IndexFolderError if another model has made the
+        collection anew, StorageError if Milvus does not answer.
         """
         contexts = contexts.detach().to("cpu", torch.float32)
         require_contexts(contexts, self._description.dimension)
-        passing = "" if filter is None else self._expression(filter)
+        self._read_description()  # another process may have added longer vectors or fields
+        if filter is not None:
+            require_fields(filter, self._description.kinds)
+        passing = "" if filter is None else expression(filter)
         if passing is False or not len(contexts):
             nothing = SearchReport(strategy="scan", num_candidates=0, num_scored=0, certified=True)
             return [Found([], nothing) for _ in contexts]
         passing = "" if passing is True else passing
-        if exact:
-            self._read_description()  # another process may have added longer vectors
         searcher = Searcher(self._collection, self._description, passing)
-        return self._with_texts(searcher.search(contexts, top_k, exact=exact))
+        return self._with_texts(searcher.search(contexts, top_k, exact=exact), metadata)
 
-    def _expression(self, filter: Filter) -> str | bool:
-        """The filter for Milvus. Another process may have added a field that is unknown here."""
-        try:
-            require_fields(filter, self._description.kinds)
-        except UsageError:
-            self._read_description()
-            require_fields(filter, self._description.kinds)
-        return expression(filter)
-
-    def _with_texts(self, ranked: Sequence[Outcome]) -> list[Found]:
+    def _with_texts(self, ranked: Sequence[Outcome], metadata: bool) -> list[Found]:
         """Hits with their texts; candidates deleted meanwhile are left out."""
         wanted = {identifier for ranking, _ in ranked for _, identifier in ranking.best}
-        rows = self._collection.rows(sorted(wanted), [IDENTIFIER, TEXT])
-        texts = {row[IDENTIFIER]: row[TEXT] for row in rows}
-        return [
-            Found(
-                [
-                    Hit(identifier, score, texts[identifier])
-                    for score, identifier in ranking.best
-                    if identifier in texts
-                ],
-                report,
-            )
-            for ranking, report in ranked
-        ]
+        fields = CANDIDATE_FIELDS if metadata else (IDENTIFIER, TEXT)
+        rows = {row[IDENTIFIER]: row for row in self._collection.rows(sorted(wanted), fields)}
+        found = []
+        for ranking, report in ranked:
+            there = [(score, rows[name]) for score, name in ranking.best if name in rows]
+            hits = [Hit(row[IDENTIFIER], score, row[TEXT]) for score, row in there]
+            asked = [metadata_of(row) for _, row in there] if metadata else ()
+            found.append(Found(hits, report, asked))
+        return found
 
     def add(self, candidates: Iterable[Candidate], encode: Encode, *, replace: bool) -> int:
         """Add candidates and return their number; if anything fails, remove those added.
@@ -215,8 +215,7 @@ class MilvusEngine:
         Raises DataError for an unknown id, and deletes nothing then.
         """
         wanted = list(dict.fromkeys(identifiers))
-        storable = [identifier for identifier in wanted if is_storable(identifier)]
-        there = self._collection.present(storable)
+        there = self.present(wanted)
         unknown = [identifier for identifier in wanted if identifier not in there]
         if unknown:
             more = f" and {len(unknown) - 1} more" if len(unknown) > 1 else ""
@@ -242,7 +241,15 @@ class MilvusEngine:
         return before != self._state
 
     def _read_description(self) -> None:
-        self._description = self._collection.description()
+        """Read it again. Raises IndexFolderError if another model has made the collection anew."""
+        description = self._collection.description()
+        if description.fingerprint != self._description.fingerprint:
+            raise IndexFolderError(
+                f"The collection {self._collection} was built again by another model since it was "
+                "opened.",
+                "Open the index again.",
+            )
+        self._description = description
 
     def verify(self) -> None:
         """Read everything and compare it with the collection's description.

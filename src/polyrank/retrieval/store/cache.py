@@ -7,9 +7,9 @@ has one row number; deleted rows count, too. Knows nothing of contexts and score
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from itertools import accumulate
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 import numpy as np
 import torch
@@ -17,11 +17,13 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from polyrank.errors import IndexFolderError
-from polyrank.records import Candidate
+from polyrank.records import Candidate, Value
 from polyrank.retrieval.filters import Condition, Filter, evaluate, require_fields
 from polyrank.retrieval.store.manifest import (
     REBUILD,
     Manifest,
+    ShardRecord,
+    Storage,
     check_sizes,
     check_sums,
     of_data,
@@ -41,11 +43,31 @@ from polyrank.scoring.screen import ScreenRows
 READ_ROWS = 1024
 
 
+def opened_shard(
+    folder: Path, record: ShardRecord, storage: Storage, dimension: int
+) -> tuple[Shard, Vectors]:
+    """A shard and its vectors, mapped."""
+    shard = Shard(folder, record.rows, record.fields)
+    return shard, Vectors(folder, storage, record.rows, dimension)
+
+
 class CandidateCache:
     """The shards of an index folder, seen as one sequence of candidates."""
 
-    def __init__(self, folder: Path, manifest: Manifest) -> None:
-        check_sizes(folder, of_data(manifest.files))
+    def __init__(
+        self, folder: Path, manifest: Manifest, earlier: CandidateCache | None = None
+    ) -> None:
+        """Map the files of a state; those that it shares with an `earlier` one stay mapped."""
+        kept = {} if earlier is None else earlier.unchanged(manifest)
+        mapped = {f"{name}/" for name in kept}
+        check_sizes(
+            folder,
+            {
+                name: record
+                for name, record in of_data(manifest.files).items()
+                if f"{PurePosixPath(name).parent}/" not in mapped
+            },
+        )
         if manifest.storage not in STORAGES:
             raise IndexFolderError(
                 f"The vectors of {folder} are {manifest.storage}; this polyrank reads "
@@ -55,8 +77,12 @@ class CandidateCache:
         self.manifest = manifest
         storage, dimension = manifest.storage, manifest.dimension
         try:
-            self.shards = [Shard(folder / s.folder, s.rows, s.fields) for s in manifest.shards]
-            self.vectors = [Vectors(s.folder, storage, s.rows, dimension) for s in self.shards]
+            opened = [
+                kept.get(s.folder) or opened_shard(folder / s.folder, s, storage, dimension)
+                for s in manifest.shards
+            ]
+            self.shards = [shard for shard, _ in opened]
+            self.vectors = [vectors for _, vectors in opened]
             deleted = [read_deleted(folder, record) for record in manifest.shards]
             bits = [record.deleted for record in manifest.shards if record.deleted is not None]
             check_sums(folder, {name: manifest.files[name] for name in bits})
@@ -71,16 +97,16 @@ class CandidateCache:
             self.alive = ~np.concatenate(deleted)
 
     @classmethod
-    def open(cls, folder: Path) -> CandidateCache:
+    def open(cls, folder: Path, earlier: CandidateCache | None = None) -> CandidateCache:
         """The committed state, even while others are writing.
 
         If another commit comes between reading the manifest and opening its files, it opens them
-        again. Raises IndexFolderError.
+        again. What is unchanged since an `earlier` state stays mapped. Raises IndexFolderError.
         """
         manifest = read_manifest(folder)
         while True:
             try:
-                cache, fault = cls(folder, manifest), None
+                cache, fault = cls(folder, manifest, earlier), None
             except IndexFolderError as error:
                 cache, fault = None, error
             again = read_manifest(folder)
@@ -90,6 +116,19 @@ class CandidateCache:
                     raise fault
                 return cache
             manifest = again
+
+    def unchanged(self, manifest: Manifest) -> dict[str, tuple[Shard, Vectors]]:
+        """The shards that another state has too, by their folder, whatever it deletes in them."""
+        kept = {}
+        fields = {record.folder: record.fields for record in manifest.shards}
+        for record, shard, vectors in zip(
+            self.manifest.shards, self.shards, self.vectors, strict=True
+        ):
+            names = [f"{record.folder}/{path}" for path in (*shard.files, *vectors.files)]
+            same = all(self.manifest.files[name] == manifest.files.get(name) for name in names)
+            if same and record.fields == fields.get(record.folder):
+                kept[record.folder] = shard, vectors
+        return kept
 
     def __len__(self) -> int:
         return self.manifest.count
@@ -126,6 +165,12 @@ class CandidateCache:
         """The text of the candidate in this row."""
         shard, inner = self.place(row)
         return self.shards[shard].texts[inner]
+
+    def metadata(self, row: int) -> Mapping[str, Value]:
+        """The metadata of the candidate in this row."""
+        shard, inner = self.place(row)
+        (metadata,) = self.shards[shard].metadata.between(inner, inner + 1)
+        return metadata
 
     def row(self, identifier: str) -> int | None:
         """The row of the candidate with this id, if there is one."""

@@ -175,10 +175,10 @@ class Vectors:
     """The vectors of a shard, mapped rather than read."""
 
     def __init__(self, folder: Path, storage: Storage, rows: int, dimension: int) -> None:
-        names, types = vector_files(storage), row_types(storage, dimension)
+        self.files, types = vector_files(storage), row_types(storage, dimension)
         mapped = {
             name: torch.from_numpy(map_array(folder / name, dtype, (rows, *shape)))
-            for name, (dtype, shape) in zip(names, types, strict=True)
+            for name, (dtype, shape) in zip(self.files, types, strict=True)
         }
         self.components = mapped[VECTORS].view(DTYPES[storage])
         self.sketch_scales, self.norms = mapped[SCALES], mapped[NORMS]
