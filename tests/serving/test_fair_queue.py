@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from polyrank.serving.scheduling.fair_queue import FairQueue
+from polyrank.serving.scheduling.fair_queue import QUANTUM, FairQueue
 from polyrank.serving.scheduling.flow import Flow
 from polyrank.serving.scheduling.jobs import Job
 from polyrank.tokens.batching import plan
@@ -70,27 +70,41 @@ def test_a_request_of_one_text_runs_next_beside_one_of_10000(queue):
 
 def test_a_large_request_goes_on_beside_an_endless_stream_of_small_ones(queue):
     lane = FakeLane()
-    large = pushed(queue, lane, [50] * 100)
+    large = pushed(queue, lane, [50] * 1000)
     for _ in range(4):
         pushed(queue, lane, [50])
     served = 0
-    for _ in range(400):
+    for _ in range(2000):
         for work, _ in batch_of(queue)[1]:
             served += work is large
             if work is not large:
                 pushed(queue, lane, [50])  # its client asks again at once
-    assert served >= 100
+    assert served >= 500  # a fifth would be 800
+
+
+def test_a_request_within_the_quantum_does_not_wait_for_those_that_come_later(queue):
+    lane = FakeLane()
+    usual = pushed(queue, lane, [50] * (QUANTUM // 50))
+    for _ in range(9):
+        pushed(queue, lane, [50])
+    total = 0
+    while usual.pending:
+        for work, _ in batch_of(queue)[1]:
+            total += 50
+            if work is not usual:
+                pushed(queue, lane, [50])
+    assert total <= 2 * QUANTUM + 9 * 50 + 2 * lane.window  # in equal shares it would be 10 quanta
 
 
 def test_two_large_requests_advance_alike(queue):
     lane = FakeLane()
-    works = [pushed(queue, lane, [20] * 200) for _ in range(2)]
+    works = [pushed(queue, lane, [20] * 2000) for _ in range(2)]
     counts = dict.fromkeys(works, 0)
-    for _ in range(40):
+    for _ in range(700):
         for work, _ in batch_of(queue)[1]:
             counts[work] += 1
         first, second = counts.values()
-        assert abs(first - second) * 20 <= lane.window
+        assert abs(first - second) * 20 <= QUANTUM + lane.window
 
 
 def test_the_oldest_item_chooses_the_lane(queue):

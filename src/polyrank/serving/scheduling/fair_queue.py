@@ -1,12 +1,16 @@
 """Fair order: which items run next. Knows nothing of threads, time or models.
 
-Start-time fair queueing. An item's tag is where it starts in virtual time: at the finish of its
-request's item before, but not earlier than now. Now is the tag in service. So a request that comes
-while a large one runs precedes what is left of it.
+Start-time fair queueing. An item's tag is where it starts in virtual time: where its request's item
+before ends, but not earlier than now. Now is the tag in service. So a request that comes while a
+large one runs precedes what is left of it.
 
-Many small requests could hold up a large one for ever that way. So there is a second clock, which
-grows by each batch's cost divided by the number of requests that wait, as fast as the requests
-would move if all ran at once. Now is at most a window behind it.
+Two things differ from the textbook. Up to a quantum of tokens, a request hardly moves on in virtual
+time: requests of usual sizes are served as they come, and do not wait at their end for others that
+came later. Only what goes beyond takes turns, quantum by quantum.
+
+And many small requests could hold up a large one for ever. So there is a second clock, which grows
+by each batch's cost divided by the number of requests that wait, as fast as the requests would move
+if all ran at once. Now is never far behind it.
 
 The oldest item, that with the smallest tag, chooses the lane. Of the lane's first items in fair
 order (the window), the lane chooses those that run with it.
@@ -21,6 +25,12 @@ from typing import Any
 
 from polyrank.serving.scheduling.jobs import Job, Work
 from polyrank.serving.scheduling.lanes import Lane
+
+QUANTUM = 2048
+"""The tokens of a request that are served as they come. More makes small requests wait for larger
+ones; less makes larger ones wait for all that come after them."""
+PACE = 0.01
+"""How far a token moves its request in virtual time, within a quantum."""
 
 Entry = tuple[float, int, int, Work]
 """The tag of an item, the number of its work, its place in the work, and the work."""
@@ -51,9 +61,10 @@ class FairQueue:
         flow = work.job.flow
         if work.job.is_dead:
             return
-        start = max(self.now, flow.tag)
-        tags = list(accumulate(costs, initial=start))
-        flow.tag = tags.pop()
+        *before, spent = accumulate(costs, initial=flow.spent)
+        flow.start = max(flow.start, self.now - progress(flow.spent))
+        tags = [flow.start + progress(each) for each in before]
+        flow.spent = spent
         self._num_waiting += not flow.waiting
         flow.waiting += len(items)
         work.pending += len(items)
@@ -85,7 +96,7 @@ class FairQueue:
         batch = oldest.take()
         self._in_service = max(self._in_service, first)
         total = sum(work.costs[place] for _, _, place, work in batch)
-        self._credit = oldest.lane.window / self._num_waiting
+        self._credit = (oldest.lane.window + QUANTUM) / self._num_waiting
         self._clock = max(self._clock, first) + total / self._num_waiting
         for _, _, _, work in batch:
             self._leave(work, 1)
@@ -96,6 +107,12 @@ class FairQueue:
         work.pending -= number
         flow.waiting -= number
         self._num_waiting -= bool(number) and not flow.waiting
+
+
+def progress(tokens: int) -> float:
+    """How far a request is in virtual time after so many tokens."""
+    rest = tokens % QUANTUM
+    return tokens - rest + PACE * rest
 
 
 class LaneQueue:

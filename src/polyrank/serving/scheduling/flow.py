@@ -30,10 +30,12 @@ class Flow:
     """The number of tokens that were read for them."""
     cancelled: bool = False
     """Whether the client has gone away."""
-    tag: float = 0.0
-    """Where the next piece of the request starts in the fair order. The compute thread's own."""
+    start: float = 0.0
+    """Where it began in virtual time. The compute thread's own, like the next two."""
+    spent: int = 0
+    """The tokens that it has brought so far."""
     waiting: int = 0
-    """How many of its pieces wait. The compute thread's own."""
+    """How many of its items wait."""
 
     @classmethod
     def lasting(cls, seconds: float) -> Flow:
