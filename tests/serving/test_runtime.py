@@ -1,6 +1,9 @@
 """What the runtime answers equals what the models and the index answer."""
 
 import asyncio
+import importlib
+import inspect
+import pkgutil
 import threading
 
 import numpy as np
@@ -9,7 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from polyrank.retrieval.rerank import RetrieveRerank
+from polyrank.serving import routes
 from polyrank.serving.config import ServerConfig
+from polyrank.serving.dependencies import runtime_of
 from polyrank.serving.runtime import Runtime
 from polyrank.serving.scheduling.flow import Flow
 from tiny_encoders import LONG, TEXTS
@@ -152,3 +157,19 @@ def test_no_thread_is_left_after_close(pipeline):
     }
     runtime.close()
     assert set(threading.enumerate()) <= before
+
+
+def test_nothing_of_a_request_runs_in_a_pool_of_threads():
+    """FastAPI runs functions that are not coroutines there, at several times the cost."""
+
+    def calls(dependant):
+        yield dependant.call
+        for each in dependant.dependencies:
+            yield from calls(each)
+
+    seen = []
+    for module in pkgutil.iter_modules(routes.__path__, f"{routes.__name__}."):
+        for route in importlib.import_module(module.name).router.routes:
+            seen += [call for call in calls(route.dependant) if call is not None]
+    assert runtime_of in seen
+    assert [call for call in seen if not inspect.iscoroutinefunction(call)] == []

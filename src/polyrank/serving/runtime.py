@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import math
+import sys
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -47,6 +48,10 @@ CHARACTERS = 4
 
 WARMING = (("a", 1), (" ".join("a" * 99), 4), ("a", 1))
 """Texts, and how many of each, that a lane runs at the start."""
+
+SWITCH_SECONDS = 0.0005
+"""How long a thread keeps the interpreter while another wants it. The compute thread asks for it
+before each operation of torch; with Python's 5 ms, it stands still while the event loop is busy."""
 
 MB = 1_000_000
 FEW_KEYS = 500
@@ -94,8 +99,13 @@ class Runtime:
         self._fingerprints: WeakKeyDictionary[Served, str] = WeakKeyDictionary()
 
     async def start(self) -> None:
-        """Run each model, so that the first request waits for nothing and batches fit its speed."""
+        """Run each model, so that the first request waits for nothing and batches fit its speed.
+
+        From now on, threads of the process take shorter turns, and what is loaded is never looked
+        through for garbage.
+        """
         await self.run(partial(self._warm, self.pipeline), Flow.lasting(math.inf))
+        sys.setswitchinterval(SWITCH_SECONDS)
         gc.collect()
         gc.freeze()  # what is loaded stays: looking through it again would hold up requests
 
