@@ -134,3 +134,30 @@ def test_the_json_and_the_queries() -> None:
     assert [line["query"] for line in lines] == [f"q{row}" for row in range(QUERIES)]
     mean = np.mean([line["models"]["high|1"]["recall@1"] for line in lines])
     assert mean == pytest.approx(found.means["high|1"]["recall@1"].mean)
+
+
+def test_what_was_written_is_read(tmp_path) -> None:
+    report.write_report(three(), tmp_path, {"data": "dev.jsonl"})
+    result = report.read_report(tmp_path)
+    assert [each["name"] for each in result["models"]] == ["low", "high|1", "same"]
+    assert result["metric"] == "recall@1"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        None,
+        "",
+        "[]",
+        "\udcff",
+        '{"models": 3}',
+        '{"metric": "mrr", "models": [{"name": "a"}]}',
+        '{"metric": "mrr", "models": [{"name": "a", "architecture": "bi", "figures": '
+        '{"mrr": {"mean": "high", "low": 0, "high": 1}}, "latency": []}]}',
+    ],
+)
+def test_what_is_no_comparison_is_refused(text, tmp_path) -> None:
+    if text is not None:
+        (tmp_path / "comparison.json").write_bytes(text.encode("utf-8", "surrogateescape"))
+    with pytest.raises(UsageError, match="polyrank compare --output"):
+        report.read_report(tmp_path)

@@ -15,6 +15,7 @@ import pytest
 from running import running
 
 from conftest import CANDIDATES
+from polyrank.errors import UsageError
 from polyrank.models.poly_encoder import PolyEncoder
 from polyrank.retrieval.index import Index
 from polyrank.serving.app import create_app
@@ -109,7 +110,8 @@ def ask(page, *turns, own=None):
         page.click("#add-turn")
         page.keyboard.type(turn)
     if own is not None:
-        page.get_by_text("My own", exact=True).click()
+        if page.locator("#source").is_visible():
+            page.get_by_text("My own", exact=True).click()
         page.fill("#own", "\n".join(own))
     page.keyboard.press("Control+Enter")
     page.locator(".hit").first.wait_for()
@@ -380,7 +382,7 @@ def test_one_architecture_without_an_index(browser, bi, cross):
         page.locator(".column.bi .hit").first.click()
         assert page.locator("#attention").is_hidden()
         assert page.locator("#comparison").is_hidden()
-        assert page.get_by_text("From the index").count() == 0
+        assert page.locator("#source").is_hidden()
 
 
 def test_a_server_with_a_key(browser, bi):
@@ -462,33 +464,108 @@ def test_a_new_run_ends_the_one_before(browser, served):
         assert len(shown(page, "cross")) == 3
 
 
+def call_of(page, model, client):
+    page.get_by_label("Model of the call").select_option(model)
+    page.click(f"#tab-{client}")
+    return page.locator("#call").text_content()
+
+
+def printed(*command):
+    environment = {**os.environ, "PYTHONUTF8": "1"}
+    return subprocess.run(
+        command, capture_output=True, text=True, check=True, encoding="utf-8", env=environment
+    ).stdout
+
+
+STAND_IN = """
+import sys, types, httpx2
+
+class ClientV2:  # posts what Cohere's own client posts
+    def __init__(self, *, base_url, api_key):
+        self.url = f"{base_url}/v2/rerank"
+
+    def rerank(self, **body):
+        answer = httpx2.post(self.url, json=body).raise_for_status().json()
+        results = [types.SimpleNamespace(**each) for each in answer["results"]]
+        return types.SimpleNamespace(results=results)
+
+sys.modules["cohere"] = types.SimpleNamespace(ClientV2=ClientV2)
+"""
+
+
 def test_snippets_run_as_they_are(browser, served):
     with opened(browser, served) as page:
         ask(page, 'what\'s "this"? $HOME `id` \\ 안녕', own=[*OWN, "it's $(id) 'x' \"y\" \\n"])
         expected = {model: [text for text, _ in shown(page, model)] for model in ("bi", "cross")}
+        programs = [STAND_IN]
+        for model in expected:
+            ranked = json.loads(printed("bash", "-c", call_of(page, model, "curl")))
+            assert ranked["model"] == model
+            sent = shown(page, model)
+            scores = [each["relevance_score"] for each in ranked["results"]]
+            assert scores == pytest.approx([score for _, score in sent], rel=0.006, abs=6e-4)
+            programs += [call_of(page, model, client) for client in ("openai", "cohere")]
+        lines = printed(sys.executable, "-W", "ignore", "-c", "\n".join(programs)).splitlines()
+        texts = [line.split("  ", 1)[1] for line in lines]
+        assert texts == [*expected["bi"] * 2, *expected["cross"] * 2]
+
+
+def test_the_index_is_searched(browser, served):
+    with opened(browser, served) as page:
+        page.locator("#examples button").first.click()
+        page.locator(".hit").first.wait_for()
+        settled(page)
+        context = page.locator("#turns textarea").input_value()
+        body = {"context": context, "top_k": 30, "rerank": False}
+        (found,) = httpx2.post(f"{served.url}/search", json=body).json()["results"]
+        texts = [hit["text"] for hit in found["hits"]]
+        keys = page.locator(".column.poly .hit").evaluate_all("all => all.map(e => e.dataset.key)")
+        assert keys == [hit["id"] for hit in found["hits"]][:10]
         for model in ("bi", "cross"):
-            page.get_by_label("Model of the call").select_option(model)
-            page.click("#tab-curl")
-            said = subprocess.run(
-                ["bash", "-c", page.locator("#call").text_content()],
-                capture_output=True,
-                text=True,
-                check=True,
-            )
-            body = json.loads(said.stdout)
-            assert body["model"] == model
-            page.click("#tab-openai")
-            code = page.locator("#call").text_content()
-            printed = subprocess.run(
-                [sys.executable, "-W", "ignore", "-c", code],
-                capture_output=True,
-                text=True,
-                check=True,
-                env={**os.environ, "PYTHONUTF8": "1"},
-            )
-            assert [line.split("  ", 1)[1] for line in printed.stdout.splitlines()] == expected[
-                model
-            ]
+            expected = reranked(served, model, context, texts)
+            scores = [score for _, score in shown(page, model)]
+            assert scores == pytest.approx([s for _, s in expected[:10]], rel=0.006, abs=6e-4)
+        total = found["report"]["num_candidates"]
+        assert page.locator(".column.poly .told").text_content().startswith(f"Searched {total} ")
+        page.click("#more")
+        assert page.locator(".column.bi .hit").count() == 30
+        said = json.loads(printed("bash", "-c", call_of(page, "poly", "curl")))
+        assert [hit["id"] for hit in said["results"][0]["hits"]][:10] == keys
+
+
+def test_a_comparison_is_drawn(browser, bi, tmp_path):
+    models = [
+        {
+            "name": name,
+            "architecture": kind,
+            "figures": {"recall@1": {"mean": mean, "low": mean - 0.02, "high": mean + 0.02}},
+            "latency": [
+                {"num_candidates": size, "milliseconds": ms * size, "extrapolated": size > 100}
+                for size in (100, 1000)
+            ],
+        }
+        for name, kind, mean, ms in (("my-bi", "bi", 0.5, 0.1), ("my-cross", "cross", 0.56, 5.0))
+    ]
+    result = {"metric": "recall@1", "num_queries": 300, "models": models}
+    (tmp_path / "comparison.json").write_text(json.dumps(result), encoding="utf-8")
+    app = create_app(Pipeline({"bi": bi}), ServerConfig(comparison=tmp_path))
+    with running(app) as server, opened(browser, server) as page:
+        section = page.locator("#comparison")
+        section.wait_for()
+        rows = section.locator("tbody tr").all_text_contents()
+        assert rows == [
+            "my-biBi-encoder0.5000.480 – 0.520~100 ms",
+            "my-crossCross-encoder0.5600.540 – 0.580~5.0 s",
+        ]
+        assert section.locator(".series.hollow").count() == 2
+        page.get_by_label("Number of candidates", exact=True).select_option("100")
+        assert section.locator(".series.hollow").count() == 0
+        assert "300 queries: R@1" in section.text_content()
+
+
+def test_a_comparison_that_cannot_be_read_ends_the_start(bi, tmp_path):
+    with pytest.raises(UsageError, match="polyrank compare --output"):
+        create_app(Pipeline({"bi": bi}), ServerConfig(comparison=tmp_path))
 
 
 def test_files_are_kept_and_asked_for_again(served):

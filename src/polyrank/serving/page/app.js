@@ -9,7 +9,9 @@ import { Calls } from "./snippets.js";
 import { showExamples, Turns } from "./turns.js";
 
 const SIZES = [10, 20, 30, 50, 70, 100, 150, 200, 300, 500, 700, 1000];
-const FIRST_SHOWN = 10, MORE_SHOWN = 20, USUAL_COUNT = 50, WAIT = 350, MOST_RUNS = 400;
+const FIRST_SHOWN = 10, MORE_SHOWN = 20, USUAL_COUNT = 50, WAIT = 350, MOST_RUNS = 400, LOADING = 2000;
+const MUCH = 2; // a run that took this many times longer than the same again is told of
+const NARROW = matchMedia("(max-width: 56rem)"); // rankings are one below the other
 
 let about = null; // what /page.json says
 let columns = []; // those whose architecture is served
@@ -27,7 +29,7 @@ const known = new Map(); // attention that was asked for already
 
 const source = () => document.querySelector("[name=source]:checked")?.value ?? "own";
 const ownTexts = () => [...new Set(byId("own").value.split(/\r?\n/).map((line) => line.trim()).filter(Boolean))];
-const available = () => (source() === "index" ? about.index.num_candidates : ownTexts().length);
+const available = () => (source() === "index" ? (about.index.num_candidates ?? SIZES.at(-1)) : ownTexts().length);
 
 function sizes() {
   const most = Math.min(Math.max(available(), 1), about.max_items);
@@ -103,7 +105,7 @@ async function run({ remember = true } = {}) {
   if (remember && location.hash !== fragment()) history.pushState(null, "", fragment());
   const control = new AbortController();
   running = control;
-  shown = FIRST_SHOWN;
+  shown = NARROW.matches ? FIRST_SHOWN / 2 : FIRST_SHOWN;
   query = { context, source: source(), count: count(), searched: null };
   selected = null;
   known.clear();
@@ -152,13 +154,14 @@ async function rankBy(column, pool, signal) {
   const body = { model: column.model.name, query: query.context, documents: texts, raw_scores: true };
   try {
     let { answer, times } = await call("rerank", body, signal);
-    let first = null;
+    let before = null;
     if (column.architecture !== "cross" && about.keeps_vectors && column.isNewTo(texts)) {
-      first = times.total; // it encoded candidates; what a query costs from now on is measured again
+      before = times.total; // it may have encoded candidates: what a query costs from now on is measured again
       ({ answer, times } = await call("rerank", body, signal));
+      if (before < MUCH * times.total) before = null;
     }
     const ranking = answer.results.map((result) => ({ ...pool[result.index], score: result.relevance_score }));
-    finished(column, ranking, times, toldOf({ count: pool.length, finder: about.index?.model, isOwn: query.source === "own", first }));
+    finished(column, ranking, times, toldOf({ count: pool.length, finder: about.index?.model, isOwn: query.source === "own", first: before }));
   } catch (error) {
     if (error.name === "AbortError" || error.status === 401 || error.status === 0) throw error;
     column.fail(error.message);
@@ -200,8 +203,13 @@ function highlight(candidate) {
   for (const hit of byId("columns").querySelectorAll(".hit")) hit.classList.toggle("same", candidate !== null && hit.dataset.key === candidate);
 }
 
-function pick(candidate) {
+function pick(candidate, column) {
   selected = selected === candidate ? null : candidate;
+  byId("to-attention")?.remove();
+  const hit = [...(column?.list.querySelectorAll(".hit") ?? [])].find((each) => each.dataset.key === selected);
+  if (hit && columns.some((each) => each.architecture === "poly")) {
+    hit.after(h("button", { type: "button", id: "to-attention", class: "quiet small", onclick: () => { byId("attention").scrollIntoView(); byId("attention").focus(); } }, "See the attention ↓"));
+  }
   for (const hit of byId("columns").querySelectorAll(".hit")) hit.setAttribute("aria-pressed", String(hit.dataset.key === selected));
   if (selected === null) attention.hide();
   else showAttention();
@@ -234,7 +242,7 @@ function drawComparison() {
   if (!comparison) return;
   const all = [...new Set(comparison.models.flatMap((model) => model.latency.map((each) => each.num_candidates)))].sort((a, b) => a - b);
   const chart = h("div", { class: "comparison-chart" });
-  const draw = (size) => comparisonChart(chart, comparison, size, Math.min(Math.max(section.clientWidth - 48, 280), 760));
+  const draw = (size) => comparisonChart(chart, comparison, size, Math.min(Math.max(section.clientWidth - 48, 280), 700));
   const select = h("select", { "aria-label": "Number of candidates", onchange: () => draw(Number(select.value)) }, all.map((size) => h("option", { value: size }, `${whole(size)} candidates`)));
   select.value = all.includes(1000) ? 1000 : all.at(-1);
   section.replaceChildren(
@@ -274,6 +282,7 @@ async function begin() {
   } catch (error) {
     if (error.status === 401) return askForKey(error.message);
     complain(error.message);
+    if (error.status === 503) return void setTimeout(begin, LOADING); // it loads its models
     byId("banner").append(" ", h("button", { type: "button", class: "quiet", onclick: () => { complain(""); begin(); } }, "Try again"));
     return;
   }
@@ -294,13 +303,14 @@ function build() {
   });
   byId("columns").replaceChildren(...columns.map((column) => column.element));
   byId("columns").style.setProperty("--columns", columns.length);
-  byId("served").textContent = [plural(about.models.length, "model"), about.index && `${plural(about.index.num_candidates, "candidate")} in the index`].filter(Boolean).join(", ");
+  byId("served").textContent = [plural(about.models.length, "model"), about.index?.num_candidates && `${plural(about.index.num_candidates, "candidate")} in the index`].filter(Boolean).join(", ");
   byId("version").textContent = `polyrank ${about.version}`;
   byId("source").replaceChildren(...[about.index && ["index", "From the index"], ["own", "My own"]].filter(Boolean).map(([value, label], place) => {
     const input = h("input", { type: "radio", name: "source", value, onchange: () => sourceChanged() });
     input.checked = place === 0;
     return h("label", {}, input, h("span", {}, label));
   }));
+  byId("source").hidden = !about.index;
   byId("own").value ||= about.candidates.join("\n");
   showExamples(about.examples, (texts) => { turns.set(texts); run(); });
   drawComparison();

@@ -85,6 +85,7 @@ export class AttentionView {
     const weights = this.candidate.weights;
     this.read = tokens.map((token, place) => place).filter((place) => codes.some((row) => row[place] > 0));
     const shown = codes.flatMap((row) => this.read.map((place) => row[place]));
+    this.rows = this.data.context_vectors === "learnt" ? tokens.map((_, place) => place) : this.read;
     this.most = shown.reduce((a, b) => Math.max(a, b), 0);
     this.floor = this.data.even_share > 0 && this.read.length ? this.data.even_share / this.read.length : 0;
     this.totals = tokens.map((_, place) => codes.reduce((sum, row, code) => sum + weights[code] * row[place], 0));
@@ -106,7 +107,8 @@ export class AttentionView {
     tokens.forEach((token, place) => {
       const starts = !lines.length || (token.kind === "separator" && tokens[place - 1]?.kind !== "separator");
       if (starts) lines.push(h("p", { dir: "auto" }));
-      lines.at(-1).append(this.spans[place]);
+      if (starts || !token.joined) lines.at(-1).append(h("span", { class: "word" }));
+      lines.at(-1).lastChild.append(this.spans[place]);
     });
     this.about = h("span", { class: "about" });
     return h("figure", { class: "running" }, h("figcaption", {}, "The context as the model reads it, shaded by ", this.about), ...lines);
@@ -124,7 +126,7 @@ export class AttentionView {
     };
     return h("div", { class: "row wrap map-controls" },
       h("div", { class: "segments", role: "radiogroup", "aria-label": `Order of the ${this.noun}s` },
-        radio(true, "by this candidate's weight"), radio(false, "by number")));
+        radio(true, "by weight"), radio(false, "by number")));
   }
 
   map() {
@@ -133,29 +135,30 @@ export class AttentionView {
     this.cell = Math.max(Math.min(Math.floor(available / codes.length), 40), 10);
     const weights = this.candidate.weights;
     const top = Math.max(...weights);
-    this.canvas = h("canvas", { width: codes.length, height: tokens.length, "aria-hidden": "true" });
+    this.canvas = h("canvas", { width: codes.length, height: this.rows.length, "aria-hidden": "true" });
     this.marker = h("div", { class: "marker", hidden: true });
     this.kept = h("div", { class: "kept", hidden: true });
     this.grid = h("div", {
       class: "cells", tabindex: 0, role: "application", "aria-roledescription": "heatmap",
-      "aria-label": `Attention of ${plural(codes.length, this.noun)} over ${plural(tokens.length, "token")}. Arrow keys move, Enter keeps a ${this.noun}. A table follows.`,
-      onmousemove: (event) => this.moveTo(this.cellAt(event), true),
-      onmouseleave: () => this.leave(),
-      onclick: (event) => { const at = this.cellAt(event); this.cursor = at; this.pin(this.order[at.column]); },
+      "aria-label": `Attention of ${plural(codes.length, this.noun)} over ${plural(this.rows.length, "token")}. Arrow keys move, Enter keeps a ${this.noun}. A table follows.`,
+      onmousemove: (event) => this.moveTo(this.cellAt(event)),
+      onmousedown: (event) => { this.cursor = this.cellAt(event); },
+      onmouseleave: () => (document.activeElement === this.grid ? this.moveTo(this.cursor) : this.leave()),
+      onclick: () => this.pin(this.order[this.cursor.column]),
       onkeydown: (event) => this.typed(event),
-      onfocus: () => this.moveTo(this.cursor ?? { row: this.read[0] ?? 0, column: 0 }, false),
+      onfocus: () => this.moveTo(this.cursor ??= { row: 0, column: 0 }),
       onblur: () => this.leave(),
     }, this.canvas, this.kept, this.marker);
     this.readout = h("p", { class: "readout", role: "status", "aria-live": "polite" });
     const bars = h("div", { class: "code-bars", "aria-hidden": "true" }, this.order.map((code) =>
       h("span", { title: `${this.noun} ${code + 1}: ${percent(weights[code])}`, onclick: () => this.pin(code) },
         h("i", { vars: { "--share": (top ? weights[code] / top : 0).toFixed(4) } }))));
-    const names = h("div", { class: "tokens", "aria-hidden": "true" }, tokens.map((token) =>
+    const names = h("div", { class: "tokens", "aria-hidden": "true" }, this.rows.map((place) => tokens[place]).map((token) =>
       h("span", { class: `${token.kind}${token.joined ? " joined" : ""}`, dir: "auto", title: token.text }, token.text)));
-    this.tokenBars = tokens.map(() => h("i"));
+    this.tokenBars = this.rows.map(() => h("i"));
     const totals = h("div", { class: "totals", "aria-hidden": "true" }, this.tokenBars.map((bar) => h("span", {}, bar)));
-    return h("div", { class: "map", vars: { "--cell": `${this.cell}px`, "--row": `${ROW}px`, "--columns": codes.length, "--rows": tokens.length } },
-      h("div", { class: "corner" }, h("span", {}, `weight of each ${this.noun}`)), bars, h("div", { class: "corner end" }),
+    return h("div", { class: "map", vars: { "--cell": `${this.cell}px`, "--row": `${ROW}px`, "--columns": codes.length, "--rows": this.rows.length } },
+      h("div", { class: "corner" }, h("span", {}, `weight of each ${this.noun}`)), bars, h("div", { class: "corner end" }, h("span", {}, "sum")),
       names, this.grid, totals);
   }
 
@@ -167,13 +170,13 @@ export class AttentionView {
   }
 
   paint() {
-    const { codes, tokens } = this.data;
+    const { codes } = this.data;
     const style = getComputedStyle(this.section);
     const [from, to] = ["--map-low", "--map-high"].map((name) => rgb(style.getPropertyValue(name), this.section));
     const drawing = this.canvas.getContext("2d");
-    const image = drawing.createImageData(codes.length, tokens.length);
-    this.order.forEach((code, column) => tokens.forEach((_, row) => {
-      const strength = this.strength(codes[code][row]);
+    const image = drawing.createImageData(codes.length, this.rows.length);
+    this.order.forEach((code, column) => this.rows.forEach((place, row) => {
+      const strength = this.strength(codes[code][place]);
       const at = 4 * (row * codes.length + column);
       for (let channel = 0; channel < 3; channel++) image.data[at + channel] = from[channel] + strength * (to[channel] - from[channel]);
       image.data[at + 3] = 255;
@@ -191,20 +194,18 @@ export class AttentionView {
 
   cellAt(event) {
     const box = this.canvas.getBoundingClientRect();
-    const { codes, tokens } = this.data;
     const within = (share, count) => Math.min(Math.max(Math.floor(share * count), 0), count - 1);
-    return { column: within((event.clientX - box.left) / box.width, codes.length), row: within((event.clientY - box.top) / box.height, tokens.length) };
+    return { column: within((event.clientX - box.left) / box.width, this.order.length), row: within((event.clientY - box.top) / box.height, this.rows.length) };
   }
 
   typed(event) {
     if (event.ctrlKey || event.metaKey || event.altKey) return;
-    const at = this.cursor ?? { row: 0, column: 0 };
-    const { codes, tokens } = this.data;
+    const at = this.cursor;
     const steps = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1] };
     let [row, column] = [at.row, at.column];
     if (steps[event.key]) [row, column] = [row + steps[event.key][0], column + steps[event.key][1]];
     else if (event.key === "Home") column = 0;
-    else if (event.key === "End") column = codes.length - 1;
+    else if (event.key === "End") column = this.order.length - 1;
     else if (event.key === "PageUp") row -= 10;
     else if (event.key === "PageDown") row += 10;
     else if (event.key === "Enter" || event.key === " ") { event.preventDefault(); this.pin(this.order[column]); return; }
@@ -212,18 +213,19 @@ export class AttentionView {
     else return;
     event.preventDefault();
     const limit = (value, count) => Math.min(Math.max(value, 0), count - 1);
-    this.moveTo({ row: limit(row, tokens.length), column: limit(column, codes.length) }, false);
+    this.cursor = { row: limit(row, this.rows.length), column: limit(column, this.order.length) };
+    this.moveTo(this.cursor);
     this.marker.scrollIntoView({ block: "nearest", inline: "nearest" });
   }
 
-  moveTo({ row, column }, isMouse) {
-    if (!isMouse || document.activeElement !== this.grid) this.cursor = isMouse ? this.cursor : { row, column };
+  moveTo({ row, column }) {
+    const place = this.rows[row];
     const code = this.order[column];
     this.marker.hidden = false;
     this.marker.style.setProperty("--x", column);
     this.marker.style.setProperty("--y", row);
-    const weight = this.data.codes[code][row];
-    const { text, kind } = this.data.tokens[row];
+    const weight = this.data.codes[code][place];
+    const { text, kind } = this.data.tokens[place];
     const nothing = kind === "prompt" && !weight ? ", which is not read" : "";
     this.readout.replaceChildren(h("b", {}, `${this.noun} ${code + 1}`), ` gives ${percent(weight)} to “`, h("bdi", {}, text), `”${nothing}; this candidate gives the ${this.noun} ${percent(this.candidate.weights[code])}.`);
     this.focusOn(this.pinned ?? code);
@@ -246,10 +248,7 @@ export class AttentionView {
     const values = code === null ? this.totals : this.data.codes[code];
     const most = code === null ? this.peak : this.data.codes[code].reduce((a, b) => Math.max(a, b), 0);
     this.spans.forEach((span, place) => span.style.setProperty("--strength", this.strength(values[place], most).toFixed(3)));
-    this.tokenBars.forEach((bar, place) => {
-      bar.style.setProperty("--share", (most ? values[place] / most : 0).toFixed(4));
-      bar.dataset.value = percent(values[place]);
-    });
+    this.tokenBars.forEach((bar, row) => bar.style.setProperty("--share", (most ? values[this.rows[row]] / most : 0).toFixed(4)));
     this.about.textContent = code === null ? `all ${this.noun}s, as this candidate weighs them` : `${this.noun} ${code + 1}${this.pinned === code ? ", which is kept" : ""}`;
     const column = this.pinned === null ? -1 : this.order.indexOf(this.pinned);
     this.kept.hidden = column < 0;
@@ -259,12 +258,12 @@ export class AttentionView {
   table() {
     const details = h("details", {}, h("summary", {}, "As a table"));
     details.addEventListener("toggle", () => {
-      if (details.open && details.children.length === 1) details.append(h("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "Attention as a table" }, this.rows()));
+      if (details.open && details.children.length === 1) details.append(h("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "Attention as a table" }, this.tableRows()));
     });
     return details;
   }
 
-  rows() {
+  tableRows() {
     const { codes, tokens, model } = this.data;
     const strongest = (code) => tokens.map((token, place) => [token.text, codes[code][place]]).filter(([, weight]) => weight > 0).sort((a, b) => b[1] - a[1]).slice(0, 3);
     return h("table", {}, h("caption", {}, `What ${model} attends to: the weight of each ${this.noun} for the candidate, and the ${this.noun}’s strongest tokens`),

@@ -17,13 +17,13 @@ function logarithmic(values, from, to, least = 1) {
   low -= missing / 2 + 0.12;
   high += missing / 2 + 0.12;
   const scale = (value) => from + ((Math.log10(value) - low) / (high - low)) * (to - from);
+  const digits = high - low > 3 ? [1] : high - low > 1.2 ? [1, 3] : [1, 2, 5];
   const ticks = [];
-  for (let power = Math.ceil(low); power <= high; power++) ticks.push(10 ** power);
-  if (ticks.length < 2) for (let power = Math.floor(low); power <= high; power++) for (const digit of [2, 5]) {
+  for (let power = Math.floor(low); power <= high; power++) for (const digit of digits) {
     const value = digit * 10 ** power;
-    if (Math.log10(value) > low && Math.log10(value) < high) ticks.push(value);
+    if (Math.log10(value) >= low && Math.log10(value) <= high) ticks.push(value);
   }
-  return { scale, ticks: ticks.sort((a, b) => a - b) };
+  return { scale, ticks };
 }
 
 function linear(low, high, from, to) {
@@ -51,7 +51,7 @@ function apart(labels, height) {
 
 /** The measured runs: one point each, and a line through the medians of each model. */
 export function costChart(target, runs, count, width) {
-  const height = 190, left = 46, right = 84, top = 10, bottom = 26;
+  const height = 210, left = 54, right = 84, top = 10, bottom = 26;
   if (!runs.length) {
     target.replaceChildren(h("p", { class: "note empty" }, "Each run adds a point. Move the slider to see the cross-encoder's cost grow."));
     return;
@@ -103,14 +103,14 @@ export function comparisonChart(target, comparison, size, width) {
     target.replaceChildren(h("p", { class: "note" }, "No model was timed."));
     return;
   }
-  const height = 300, left = 52, right = 90, top = 14, bottom = 42;
+  const height = 320, left = 52, right = 90, top = 14, bottom = 42;
   const x = logarithmic(timed.map((model) => model.milliseconds), left, width - right);
   const y = linear(Math.min(...timed.map((model) => model.low)), Math.max(...timed.map((model) => model.high)), height - bottom, top);
   const svg = s("svg", { viewBox: `0 0 ${width} ${height}`, width, height, "aria-hidden": "true" });
   for (const tick of y.ticks) svg.append(s("path", { class: "grid", d: `M${left} ${y.scale(tick)}H${width - right + 40}` }), s("text", { x: left - 8, y: y.scale(tick) + 4, class: "tick end" }, tick.toFixed(y.decimals)));
   for (const tick of x.ticks) svg.append(s("path", { class: "grid", d: `M${x.scale(tick)} ${top}V${height - bottom}` }), s("text", { x: x.scale(tick), y: height - bottom + 16, class: "tick middle" }, ticked(tick)));
   const unit = comparison.unit === "pairs" ? "pair" : `query against ${whole(size)} candidates`;
-  svg.append(s("text", { x: (left + width - right) / 2, y: height - 6, class: "axis middle" }, `time of one ${unit}`));
+  svg.append(s("text", { x: width / 2, y: height - 6, class: "axis middle" }, `time of one ${unit}`));
   const labels = [];
   for (const model of timed) {
     const [cx, cy] = [x.scale(model.milliseconds), y.scale(model.mean)];
@@ -121,6 +121,6 @@ export function comparisonChart(target, comparison, size, width) {
   for (const label of apart(labels, 15)) svg.append(s("text", { class: `label ${label.architecture}`, x: label.x, y: label.y }, clipped(label.name, 22)));
   const rows = timed.map((model) => [model.name, NAMES[model.architecture] ?? model.architecture, model.mean.toFixed(3), `${model.low.toFixed(3)} – ${model.high.toFixed(3)}`, `${model.extrapolated ? "~" : ""}${time(model.milliseconds)}`]);
   const caption = `${comparison.metric} and the time of one ${unit}`;
-  target.replaceChildren(svg, h("details", {}, h("summary", {}, "As a table"), h("div", { class: "scroll" }, table(caption, ["model", "architecture", comparison.metric, "95% interval", "time"], rows))));
+  target.replaceChildren(svg, h("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "The comparison as a table" }, table(caption, ["model", "architecture", comparison.metric, "95% interval", "time"], rows)));
 }
 

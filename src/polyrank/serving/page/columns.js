@@ -8,9 +8,9 @@ const PARTS = [["tokenise", "tokenise"], ["queue", "queue"], ["model", "model"],
 
 /** What an architecture does, in a sentence. */
 export function described(model) {
-  if (model.architecture === "bi") return "One vector per text, compared by one product.";
-  if (model.architecture === "cross") return "Reads context and candidate together, every pair anew.";
-  return `${whole(model.num_vectors)} vectors per context; each candidate attends over them.`;
+  if (model.architecture === "bi") return "One vector per text, one product per candidate.";
+  if (model.architecture === "cross") return "Reads each pair of context and candidate anew.";
+  return `${whole(model.num_vectors)} vectors per context, weighed by each candidate.`;
 }
 
 /** One column: its model, and what has come of it. */
@@ -104,7 +104,7 @@ export class Column {
 
   hit(each, place, { share, move, isSelected }) {
     const button = h("button", {
-      type: "button", class: "hit", tabindex: -1, "aria-pressed": String(isSelected), "data-key": each.key, title: each.key,
+      type: "button", class: "hit", tabindex: -1, "aria-pressed": String(isSelected), "data-key": each.key, title: each.key === each.text ? null : each.key,
       onclick: () => this.pick(each.key, this),
       onmouseenter: () => this.hover(each.key), onmouseleave: () => this.hover(null),
       onfocus: () => this.hover(each.key), onblur: () => this.hover(null),
@@ -141,11 +141,12 @@ function moved(before, key, place, shown) {
 
 /** The time of a call as a number, a bar and the numbers of its parts. */
 function timed({ total, parts }) {
-  const known = PARTS.filter(([name]) => parts[name] >= 0.05 || name !== "rest");
+  const known = PARTS.filter(([name]) => name !== "rest" || parts.rest >= 0.05);
+  const number = (ms) => (ms >= 100 ? whole(Math.round(ms)) : ms.toFixed(1));
   const bar = h("div", { class: "time-bar", "aria-hidden": "true" },
     known.map(([name]) => h("span", { class: name, vars: { "--share": total ? (parts[name] / total).toFixed(4) : "0" } })));
   const numbers = h("dl", { class: "time-parts" }, known.map(([name, label]) =>
-    h("div", { class: name }, h("dt", {}, label), h("dd", { title: percent(total ? parts[name] / total : 0) }, time(parts[name])))));
+    h("div", { class: name }, h("dt", {}, label), h("dd", { title: percent(total ? parts[name] / total : 0) }, number(parts[name])))), h("div", { class: "unit" }, h("dt", {}, "ms")));
   return [h("p", { class: "total" }, hidden("Time: "), time(total)), bar, numbers];
 }
 
@@ -182,5 +183,5 @@ export function navigable(container, columns) {
 export function toldOf({ count, searched, finder, isOwn, first }) {
   if (searched !== undefined) return `Searched ${plural(searched, "candidate")} of the index.`;
   const scored = isOwn ? `Scored ${plural(count, "candidate")}.` : `Scored the ${plural(count, "candidate")} that ${finder} found.`;
-  return first === null ? scored : `${scored} The first run took ${time(first)}: it made the candidates’ vectors.`;
+  return first === null ? scored : `${scored} The run before took ${time(first)}; since then, the server keeps the candidates’ vectors.`;
 }

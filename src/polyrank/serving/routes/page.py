@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from itertools import islice
 from pathlib import Path
 from typing import Any, Literal
@@ -18,11 +19,11 @@ from polyrank.errors import PolyrankError
 from polyrank.evaluation.metric_names import PAIR_LABELS, label_of
 from polyrank.evaluation.report import read_report
 from polyrank.models.attention import attention_map
-from polyrank.retrieval.index import Index
 from polyrank.serving.attention import Kind, described
 from polyrank.serving.bodies import JsonRoute, written
 from polyrank.serving.dependencies import FlowOf, RuntimeOf
 from polyrank.serving.failures import ERRORS, RequestError
+from polyrank.serving.live_index import LiveIndex
 from polyrank.serving.pipeline import Pipeline, Served
 from polyrank.serving.schemas.base import Body, Text, Texts, require_items
 from polyrank.serving.selection import model_named, others
@@ -62,20 +63,13 @@ async def file(request: Request, name: str) -> Response:
 async def about(request: Request, runtime: RuntimeOf) -> dict[str, Any]:
     """Tell the page what is served: the models, the index, examples and the comparison."""
     pipeline = runtime.pipeline
-    index, index_model = pipeline.index, pipeline.index_model
-    described_index = None
-    if index is not None and index_model is not None:
-        described_index = {
-            "name": index.path.name,
-            "model": index_model.name,
-            "num_candidates": len(index),
-        }
+    index, examples = await asyncio.to_thread(shown_index, runtime.live)
     return {
         "version": __version__,
         "models": [model_json(each) for each in pipeline.models.values()],
-        "index": described_index,
+        "index": index,
         "reranker": pipeline.reranker.name if pipeline.reranker else None,
-        "examples": await asyncio.to_thread(examples_of, index),
+        "examples": examples,
         "candidates": SAMPLES,
         "max_items": runtime.config.max_items,
         "keeps_vectors": runtime.config.candidate_cache_mb > 0,
@@ -97,18 +91,20 @@ def model_json(served: Served) -> dict[str, Any]:
     }
 
 
-def examples_of(index: Index | None) -> list[str | list[str]]:
-    """Contexts to try: the beginnings of some candidates of the index, or generic ones."""
-    if index is None:
-        return GENERIC
-    try:
-        texts = [candidate.text for candidate in islice(index, SAMPLED)]
-    except PolyrankError:  # a store that is down; the search will say so
-        return GENERIC
-    beginnings = dict.fromkeys(beginning(text) for text in texts)
+def shown_index(live: LiveIndex | None) -> tuple[dict[str, Any] | None, list[str | list[str]]]:
+    """What the page shows of the index, and contexts to try: the beginnings of some candidates."""
+    if live is None:
+        return None, GENERIC
+    texts: list[str] = []
+    number: int | None = None
+    with live.in_use(), contextlib.suppress(PolyrankError):  # a store that is down; searches say so
+        number = len(live.index)
+        texts = [candidate.text for candidate in islice(live.index, SAMPLED)]
+    shown = {"name": live.index.path.name, "model": live.served.name, "num_candidates": number}
+    beginnings = dict.fromkeys(map(beginning, texts))
     fitting = [text for text in beginnings if 8 <= len(text) <= LONGEST]
     step = max(len(fitting) // SHOWN, 1)
-    return list(fitting[::step][:SHOWN]) or GENERIC
+    return shown, list(fitting[::step][:SHOWN]) or GENERIC
 
 
 def beginning(text: str) -> str:
