@@ -2,6 +2,7 @@
 
 import importlib.util
 import re
+import subprocess
 import sys
 from pathlib import Path
 
@@ -45,3 +46,17 @@ def test_the_smoke_test_needs_no_package_but_polyrank():
 
 def name_of(requirement: str) -> str:
     return re.split(r"[\[<>=~! ]", requirement)[0]
+
+
+def test_the_page_is_a_part_of_the_package(project):
+    """The wheel has every file of the package that git does not ignore."""
+    targets = project["tool"]["hatch"]["build"]["targets"]
+    assert targets["wheel"]["packages"] == ["src/polyrank"]
+    assert {"src", "deploy", "tests", "docs"} <= set(targets["sdist"]["include"])
+    page = [path for path in (ROOT / "src/polyrank/serving/page").rglob("*") if path.is_file()]
+    assert {".html", ".css", ".js"} <= {path.suffix for path in page}
+    if (ROOT / ".git").exists():
+        ignored = subprocess.run(
+            ["git", "check-ignore", *map(str, page)], cwd=ROOT, capture_output=True, check=False
+        )
+        assert (ignored.returncode, ignored.stdout) == (1, b"")

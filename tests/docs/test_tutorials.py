@@ -4,7 +4,7 @@
 |---|---|
 | a language with `title="NAME"` | is written to the file NAME |
 | `python` | runs, in one namespace per page |
-| `bash` | each line is a `polyrank` command, which must succeed |
+| `bash` | each line is a `polyrank` command, which must succeed; `polyrank serve … &` runs on |
 | `output` | what the block above it printed |
 | `text` | an illustration |
 
@@ -14,9 +14,13 @@ the stand-in for all-MiniLM-L6-v2 is the model itself, and each output has to be
 but for times; `...` in the page stands for anything.
 """
 
+import contextlib
 import doctest
+import json
 import re
 import shlex
+import subprocess
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -31,6 +35,7 @@ READMES = sorted(DOCS.parent.glob("README*.md"))
 PAGES = [*READMES, DOCS / "index.md", *sorted((DOCS / "tutorials").glob("*.md"))]
 INFO = re.compile(r'(?P<language>\w+)(?: title="(?P<title>[\w.-]+)")?')
 SAME = doctest.OutputChecker()
+DEFAULT_ADDRESS = "http://127.0.0.1:8000"
 VARIES = re.compile(r"(?:\d+ min )?\d[\d.,]*(?= (?:s|[a-z]+/s|MB|GB)\b)")
 """Times, rates and memory, which differ from run to run."""
 
@@ -69,20 +74,45 @@ def commands_of(block):
 def run_page(page, capsys):
     """Run the blocks of a page in the current folder."""
     names, printed = {"__name__": "__main__"}, ""
-    for block in blocks_of(page):
-        place = f"{page.name}:{block.line}"
-        if block.title:
-            Path(block.title).write_text(block.text, encoding="utf-8")
-        elif block.language == "python":
-            exec(compile("\n" * block.line + block.text, str(page), "exec"), names)
-            printed = capsys.readouterr().out
-        elif block.language == "bash":
-            printed = "".join(run_command(words, place, capsys) for words in commands_of(block))
-        elif block.language == "output":
-            assert printed.strip(), f"{place}: nothing was printed above"
-            shown, seen = (VARIES.sub("N", text).rstrip() for text in (block.text, printed))
-            same = SAME.check_output(shown, seen, doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE)
-            assert same or not REAL, f"{place} has\n{block.text}\nbut this was printed:\n{printed}"
+    address = DEFAULT_ADDRESS
+    with contextlib.ExitStack() as stack:
+        for block in blocks_of(page):
+            place = f"{page.name}:{block.line}"
+            if block.title:
+                Path(block.title).write_text(block.text, encoding="utf-8")
+            elif block.language == "python":
+                code = "\n" * block.line + block.text.replace(DEFAULT_ADDRESS, address)
+                exec(compile(code, str(page), "exec"), names)
+                printed = capsys.readouterr().out
+            elif block.language == "bash":
+                printed = ""
+                for words in commands_of(block):
+                    if words[-1] == "&":
+                        address = stack.enter_context(serving(words[:-1]))
+                    else:
+                        printed += run_command(words, place, capsys)
+            elif block.language == "output":
+                check_output(block, printed, place)
+
+
+def check_output(block, printed, place):
+    """What a page shows is what was printed, if the weights are real."""
+    assert printed.strip(), f"{place}: nothing was printed above"
+    shown, seen = (VARIES.sub("N", text).rstrip() for text in (block.text, printed))
+    same = SAME.check_output(shown, seen, doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE)
+    assert same or not REAL, f"{place} has\n{block.text}\nbut this was printed:\n{printed}"
+
+
+@contextlib.contextmanager
+def serving(words):
+    """The address of a server that runs beside the page, on a free port."""
+    command = [sys.executable, "-m", *words, "--port", "0", "--drain-seconds", "0", "--json"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
+        try:
+            yield json.loads(server.stdout.readline())["url"]
+        finally:
+            server.terminate()
+    assert server.returncode == 0
 
 
 def run_command(words, place, capsys):
