@@ -174,7 +174,7 @@ BAD = [
     ("/v1/rerank", {"top_n": 0}, "top_n must be at least 1, got the number 0"),
     ("/v1/rerank", {"top_n": "3"}, "top_n must be a whole number, got the text '3'"),
     ("/v1/rerank", {"return_documents": "yes"}, "return_documents must be true or false"),
-    ("/v2/embed", {"embedding_types": ["int8"]}, "The embedding type 'int8' is not served"),
+    ("/v2/embed", {"embedding_types": ["int8"]}, "embedding_types[0] must be 'float',"),
     ("/v2/embed", {"images": ["data:"]}, "The models read texts only, got images"),
     ("/v2/embed", {"texts": None}, "texts is missing"),
     ("/v2/embed", {"texts": ["a", None]}, "texts[1] must be a text, got null"),

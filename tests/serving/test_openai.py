@@ -1,11 +1,14 @@
 """OpenAI's own client against a running server."""
 
 import base64
+import threading
 
 import httpx2 as httpx
 import numpy as np
 import openai
 import pytest
+
+from polyrank.serving.bodies import number_rows
 
 TEXTS = ["how do i read a file", "print the last line", "sound and screen", "yes", "print"]
 
@@ -75,7 +78,21 @@ def test_usage_counts_tokens(client, bi):
     assert answer.model == "bi"
 
 
-def test_a_large_answer_is_written_in_parts(client, bi):
+def test_a_large_answer_is_written_outside_of_the_loop(client, bi, monkeypatch):
+    threads = []
+
+    def recorded(vectors):
+        threads.append(threading.current_thread())
+        return number_rows(vectors)
+
+    monkeypatch.setattr("polyrank.serving.routes.openai.number_rows", recorded)
+    for count in (1, 1200):
+        embedded(client, ["print"] * count, encoding_format="float")
+    small, large = threads
+    assert small is not large
+
+
+def test_a_large_answer_is_whole(client, bi):
     texts = [f"print line {number}" for number in range(1200)]  # more than MANY_NUMBERS
     for options in ({}, {"encoding_format": "float"}):
         found = embedded(client, texts, **options)

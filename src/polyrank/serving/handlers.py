@@ -8,7 +8,7 @@ from starlette.exceptions import HTTPException
 
 from polyrank.errors import PolyrankError, nearest
 from polyrank.serving.failures import RequestError, as_request_error, error_response
-from polyrank.serving.logs import LOG
+from polyrank.serving.logs import LOG, frames_of
 from polyrank.serving.validation import LONGEST_SHOWN, described
 
 
@@ -19,7 +19,10 @@ def install_errors(app: FastAPI) -> None:
     async def known(request: Request, error: PolyrankError) -> Response:
         answer = as_request_error(error)
         if answer is not error and answer.status >= 500:
-            LOG.error("%s: %s", type(error).__name__, error, exc_info=error)
+            request_id = (
+                request.state.flow.request_id
+            )  # these errors speak of the server's own files
+            LOG.error("request %s failed: %s %s", request_id, error, frames_of(error))
         return error_response(answer, request.scope)
 
     @app.exception_handler(RequestValidationError)

@@ -18,7 +18,6 @@ from polyrank.serving.bodies import (
     array,
     base64_rows,
     number_rows,
-    written,
     written_apart,
 )
 from polyrank.serving.dependencies import FlowOf, RuntimeOf
@@ -28,7 +27,6 @@ from polyrank.serving.runtime import Runtime, Side
 from polyrank.serving.scheduling.flow import Flow
 from polyrank.serving.schemas.base import require_items, usage
 from polyrank.serving.schemas.cohere import (
-    EMBEDDING_TYPES,
     EmbedAnswer,
     EmbedRequest,
     NamedEmbedRequest,
@@ -42,6 +40,8 @@ router = APIRouter(tags=["Cohere and Jina"], route_class=JsonRoute, responses=ER
 
 DOCUMENTS_OF_A_UNIT = 100
 """A search unit of Cohere's is a query with up to this many documents."""
+NUMBERS_OF_A_RESULT = 10
+"""A result takes as long to write as about this many numbers."""
 
 
 @router.post("/v1/rerank", response_model=RerankAnswer)
@@ -71,28 +71,32 @@ async def reranked(
     scored = await runtime.score(served, body.query, read, flow)
     order = best_first(scored.scores, body.top_n)
     values = np.asarray(scored.scores) if body.raw_scores else relevance(served, scored.scores)
-    results = [
-        {"index": place, "relevance_score": value}
-        for place, value in zip(order, values[order].tolist(), strict=True)
-    ]
-    if body.return_documents:
-        for result, place in zip(results, order, strict=True):
-            sent = body.documents[place]
-            result["document"] = {
-                **(sent if isinstance(sent, dict) else {}),
-                "text": texts[place],
+
+    def write() -> bytes:
+        results: list[dict[str, Any]] = [
+            {"index": place, "relevance_score": float(values[place])} for place in order
+        ]
+        if body.return_documents:
+            for result, place in zip(results, order, strict=True):
+                sent = body.documents[place]
+                fields = sent if isinstance(sent, dict) else {}
+                result["document"] = {**fields, "text": texts[place]}
+        return orjson.dumps(
+            {
+                "id": str(uuid.uuid4()),
+                "object": "rerank",
+                "model": served.name,
+                "results": results,
+                "usage": usage(scored.num_tokens),
+                "meta": meta(
+                    version,
+                    scored.num_tokens,
+                    search_units=-(-len(texts) // DOCUMENTS_OF_A_UNIT),
+                ),
             }
-    units = -(-len(texts) // DOCUMENTS_OF_A_UNIT)
-    return written(
-        {
-            "id": str(uuid.uuid4()),
-            "object": "rerank",
-            "model": served.name,
-            "results": results,
-            "usage": usage(scored.num_tokens),
-            "meta": meta(version, scored.num_tokens, search_units=units),
-        }
-    )
+        )
+
+    return await written_apart(write, NUMBERS_OF_A_RESULT * len(order))
 
 
 def texts_of(documents: Sequence[str | dict[str, Any]], fields: Sequence[str]) -> list[str]:
@@ -137,7 +141,7 @@ async def embedded(
     """Answer any of the embed calls."""
     texts = texts_to_embed(body)
     require_items("texts", len(texts), runtime.config.max_items)
-    kinds = embedding_types(body.embedding_types)
+    kinds = dict.fromkeys(body.embedding_types or ["float"])
     side: Side = "context" if body.input_type == "search_query" else "candidate"
     served = model_for_embeddings(runtime.pipeline, body.model, side)
     read = texts
@@ -187,21 +191,6 @@ def texts_to_embed(body: EmbedRequest | NamedEmbedRequest) -> list[str]:
 def shown_type(kind: str | None) -> str:
     """The kind of an input that is not a text."""
     return "images" if kind is None else f"an input of the type {kind[:40]!r}"
-
-
-def embedding_types(asked: list[str] | None) -> list[str]:
-    """The forms of embeddings to write. Raises RequestError for others, by name."""
-    kinds = list(dict.fromkeys(asked or ["float"]))
-    for kind in kinds:
-        if kind not in EMBEDDING_TYPES:
-            raise RequestError(
-                400,
-                f"The embedding type {kind[:40]!r} is not served.",
-                f"Ask for {', '.join(EMBEDDING_TYPES[:-1])} or {EMBEDDING_TYPES[-1]}.",
-                code="unsupported_embedding_type",
-                param="embedding_types",
-            )
-    return kinds
 
 
 def binary_rows(vectors: NDArray[np.float32], offset: int) -> Iterable[bytes]:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 
 from fastapi import APIRouter, Request, Response
+from fastapi.responses import PlainTextResponse
 from prometheus_client import CONTENT_TYPE_LATEST
 
 from polyrank.serving.dependencies import RuntimeOf
-from polyrank.serving.failures import RequestError
+from polyrank.serving.failures import ErrorBody, RequestError, documented
 
-router = APIRouter(tags=["Operations"])
+router = APIRouter(tags=["Operations"], responses=documented(ErrorBody, 400, 500))
 STORE_SECONDS = 2.0
 """How long the store may take to answer."""
 
@@ -21,7 +22,7 @@ async def health() -> dict[str, str]:
     return {"status": "ok"}
 
 
-@router.get("/ready")
+@router.get("/ready", responses=documented(ErrorBody, 503))
 async def ready(request: Request, runtime: RuntimeOf) -> dict[str, str]:
     """Say whether requests should be sent here; 503 with the reason where not."""
     if request.app.state.draining:
@@ -41,7 +42,7 @@ async def ready(request: Request, runtime: RuntimeOf) -> dict[str, str]:
     return {"status": "ready"}
 
 
-@router.get("/metrics")
+@router.get("/metrics", response_class=PlainTextResponse, responses=documented(ErrorBody, 401))
 async def metrics(request: Request) -> Response:
     """Tell Prometheus how many requests there were and where their time went."""
     text = await request.app.state.scrape()

@@ -6,10 +6,10 @@ the clients were written for.
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
-from annotated_types import MinLen
-from pydantic import BaseModel, ConfigDict, FailFast, Field
+from annotated_types import Ge, MinLen
+from pydantic import BaseModel, BeforeValidator, ConfigDict, FailFast, Field
 
 from polyrank.serving.failures import RequestError
 
@@ -25,6 +25,15 @@ Text = Annotated[str, MinLen(1)]
 """A text that is not empty."""
 Texts = Annotated[list[str], EndAtFirst(), MinLen(1)]
 """At least one text; reading ends at the first item that is not one."""
+
+
+def whole(value: Any) -> Any:
+    """1.0 as 1: JSON has one kind of numbers."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+Count = Annotated[int, Ge(1), BeforeValidator(whole)]
+"""A whole number of at least 1."""
 
 ModelName = Annotated[
     str | None,

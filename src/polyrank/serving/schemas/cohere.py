@@ -11,11 +11,11 @@ from typing import Annotated, Any, Literal
 from annotated_types import MinLen
 from pydantic import Field
 
-from polyrank.serving.schemas.base import Body, EndAtFirst, ModelName, Text, Texts, Usage
+from polyrank.serving.schemas.base import Body, Count, EndAtFirst, ModelName, Text, Texts, Usage
 
 Documents = Annotated[list[str | dict[str, Any]], EndAtFirst(), MinLen(1)]
 
-EMBEDDING_TYPES = ("float", "base64", "binary", "ubinary")
+EmbeddingType = Literal["float", "base64", "binary", "ubinary"]
 """The forms of embeddings that are served."""
 
 
@@ -30,8 +30,8 @@ class RerankRequest(Body):
     documents: Documents = Field(
         description='Texts, or objects with the field "text" or those of `rank_fields`.'
     )
-    top_n: int | None = Field(
-        None, ge=1, description="Give only the best so many documents; by default all."
+    top_n: Count | None = Field(
+        None, description="Give only the best so many documents; by default all."
     )
     rank_fields: Texts | None = Field(
         None,
@@ -41,13 +41,12 @@ class RerankRequest(Body):
     return_documents: bool | None = Field(
         None, description="Whether each result has its document. By default not."
     )
-    max_tokens_per_doc: int | None = Field(
+    max_tokens_per_doc: Count | None = Field(
         None,
-        ge=1,
         description="Cut documents after so many tokens. They are cut to the model's own length in "
         "any case.",
     )
-    max_chunks_per_doc: int | None = Field(
+    max_chunks_per_doc: Count | None = Field(
         None, description="Accepted and ignored: a document is read as one text."
     )
     raw_scores: bool | None = Field(
@@ -139,7 +138,7 @@ class EmbedRequest(Body):
         description="`search_query` encodes queries (contexts), all others documents "
         "(candidates). By default documents.",
     )
-    embedding_types: Texts | None = Field(
+    embedding_types: Annotated[list[EmbeddingType], EndAtFirst(), MinLen(1)] | None = Field(
         None,
         description="Forms of the embeddings: `float`; `base64` of little-endian float32; "
         "`ubinary` and `binary`, the signs of eight numbers in each byte.",
@@ -147,10 +146,10 @@ class EmbedRequest(Body):
     truncate: Literal["NONE", "START", "END", "LEFT", "RIGHT"] | None = Field(
         None, description="Accepted and ignored: texts are cut as the model was trained."
     )
-    output_dimension: int | None = Field(
-        None, ge=1, description="Keep only the first numbers of each vector, as Matryoshka allows."
+    output_dimension: Count | None = Field(
+        None, description="Keep only the first numbers of each vector, as Matryoshka allows."
     )
-    max_tokens: int | None = Field(None, ge=1, description="Cut texts after so many tokens.")
+    max_tokens: Count | None = Field(None, description="Cut texts after so many tokens.")
 
 
 class NamedEmbedRequest(EmbedRequest):

@@ -8,7 +8,7 @@ from annotated_types import MinLen
 from pydantic import Field, field_validator
 
 from polyrank.serving.failures import RequestError
-from polyrank.serving.schemas.base import Body, EndAtFirst, Text, Usage
+from polyrank.serving.schemas.base import Body, Count, EndAtFirst, Text, Usage
 
 InputType = Literal["query", "document", "search_query", "search_document"]
 
@@ -26,9 +26,8 @@ class EmbeddingsRequest(Body):
         description="`base64` gives the bytes of little-endian float32 numbers, a third of the "
         "size; OpenAI's client asks for it and decodes it. By default `float`.",
     )
-    dimensions: int | None = Field(
+    dimensions: Count | None = Field(
         None,
-        ge=1,
         description="Keep only the first numbers of each vector, and scale what is left to unit "
         "length again. Vectors of models trained with a Matryoshka loss stay useful when they are "
         "cut; those of other models get worse.",

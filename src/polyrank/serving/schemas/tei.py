@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from polyrank.serving.schemas.base import Body, ModelName, Text, Texts
+from polyrank.serving.schemas.base import Body, Count, ModelName, Text, Texts
 
 Prompt = Literal["query", "document", "passage"]
 Direction = Literal["left", "right", "Left", "Right"]
@@ -30,8 +30,8 @@ class TeiEmbedRequest(Body):
         description="`query` encodes the texts as queries (contexts); `document` or `passage` as "
         "documents (candidates), which is the default. It may stand in the address, too.",
     )
-    dimensions: int | None = Field(
-        None, ge=1, description="Keep only the first numbers of each vector, as Matryoshka allows."
+    dimensions: Count | None = Field(
+        None, description="Keep only the first numbers of each vector, as Matryoshka allows."
     )
     truncate: Truncated = None
     truncation_direction: Direction | None = Field(None, description="Accepted and ignored.")
@@ -47,7 +47,7 @@ class TeiRerankRequest(Body):
         None, description="Give the model's own scores instead of numbers from 0 to 1."
     )
     return_text: bool | None = Field(None, description="Whether each result has its text.")
-    top_n: int | None = Field(None, ge=1, description="Give only the best so many texts.")
+    top_n: Count | None = Field(None, description="Give only the best so many texts.")
     truncate: Truncated = None
     truncation_direction: Direction | None = Field(None, description="Accepted and ignored.")
     model: ModelName = None
