@@ -203,8 +203,14 @@ def test_a_path_that_is_not_there_names_the_nearest(client, path, said):
 def test_another_method_names_those_that_are_allowed(client, path):
     answer = client.request("DELETE", path)
     assert answer.status_code == 405
-    assert "POST" in answer.headers["allow"]
+    assert answer.headers["allow"] == ("GET, HEAD, POST" if path == "/" else "POST")
     assert "does not take DELETE" in error_of(answer, path)
+
+
+def test_static_files_are_only_read(client):
+    answer = client.post("/docs/static/swagger-ui.css", json={})
+    assert (answer.status_code, answer.headers["allow"]) == (405, "GET, HEAD")
+    assert "Use GET or HEAD." in error_of(answer, "/docs")
 
 
 def test_the_name_of_a_model_may_be_anything(client):

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from annotated_types import MinLen
-from pydantic import Field, model_validator
+from annotated_types import Ge, Le, MinLen
+from pydantic import BeforeValidator, Field, model_validator
 from typing_extensions import Self
 
 from polyrank.serving.failures import RequestError
-from polyrank.serving.schemas.base import Body, EndAtFirst, Text, Texts
+from polyrank.serving.schemas.base import Body, EndAtFirst, Text, Texts, whole
 
 MOST_HITS = 10_000
 """The most hits of one context."""
+
+HitCount = Annotated[int, Ge(1), Le(MOST_HITS), BeforeValidator(whole)]
 
 LONGEST_FILTER = 10_000
 
@@ -29,7 +31,7 @@ class SearchRequest(Body):
     contexts: Annotated[list[ContextText], EndAtFirst(), MinLen(1)] | None = Field(
         None, description="Several contexts, instead of `context`."
     )
-    top_k: int = Field(10, ge=1, le=MOST_HITS, description="Hits for each context.")
+    top_k: HitCount = Field(10, description="Hits for each context.")
     filter: str | None = Field(
         None,
         max_length=LONGEST_FILTER,
@@ -43,9 +45,7 @@ class SearchRequest(Body):
     rerank: bool | None = Field(
         None, description="Have the reranker order what is found; by default, if there is one."
     )
-    num_candidates: int = Field(
-        100, ge=1, le=MOST_HITS, description="How many candidates the reranker orders."
-    )
+    num_candidates: HitCount = Field(100, description="How many candidates the reranker orders.")
 
     @model_validator(mode="after")
     def require_contexts(self) -> Self:
