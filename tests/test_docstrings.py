@@ -12,7 +12,7 @@ import griffe
 import pytest
 
 import polyrank
-from polyrank import errors
+from polyrank import errors, serving
 
 MOST = 3
 """Parameters that a docstring may leave to its prose."""
@@ -26,9 +26,10 @@ def package():
 
 
 def homes():
-    return [
+    own = [
         (name, f"{home}.{name}") for name, home in polyrank._HOMES.items() if name != "__version__"
     ]
+    return own + [(name, f"serving.{home}.{name}") for name, home in serving._HOMES.items()]
 
 
 def callables(package, name, path):

@@ -8,29 +8,36 @@ from pathlib import Path
 import pytest
 
 import polyrank
+import polyrank.serving
+
+PACKAGES = [polyrank, polyrank.serving]
 
 
-@pytest.mark.parametrize("name", polyrank.__all__)
-def test_every_exported_name_can_be_imported(name):
-    home = importlib.import_module(f"polyrank.{polyrank._HOMES[name]}")
-    assert getattr(polyrank, name) is getattr(home, name)
+@pytest.mark.parametrize(
+    ("package", "name"), [(package, name) for package in PACKAGES for name in package.__all__]
+)
+def test_every_exported_name_can_be_imported(package, name):
+    home = importlib.import_module(f"{package.__name__}.{package._HOMES[name]}")
+    assert getattr(package, name) is getattr(home, name)
 
 
-def test_the_exported_names_are_all_there_are():
-    assert dir(polyrank) == sorted(polyrank.__all__)
-    assert polyrank._HOMES.keys() == set(polyrank.__all__)
-    assert len(set(polyrank.__all__)) == len(polyrank.__all__)
+@pytest.mark.parametrize("package", PACKAGES)
+def test_the_exported_names_are_all_there_are(package):
+    assert dir(package) == sorted(package.__all__)
+    assert package._HOMES.keys() == set(package.__all__)
+    assert len(set(package.__all__)) == len(package.__all__)
 
 
-def test_type_checkers_are_told_of_the_same_names_and_homes():
-    tree = ast.parse(Path(polyrank.__file__).read_text("utf-8"))
+@pytest.mark.parametrize("package", PACKAGES)
+def test_type_checkers_are_told_of_the_same_names_and_homes(package):
+    tree = ast.parse(Path(package.__file__).read_text("utf-8"))
     block = next(node for node in tree.body if isinstance(node, ast.If))
     told = {
-        name.name: node.module.removeprefix("polyrank.")
+        name.name: node.module.removeprefix(f"{package.__name__}.")
         for node in block.body
         for name in node.names
     }
-    assert told == polyrank._HOMES
+    assert told == package._HOMES
 
 
 def test_every_error_is_exported():
@@ -46,6 +53,8 @@ def test_every_error_is_exported():
 def test_other_names_are_refused():
     with pytest.raises(AttributeError, match="'polyrank' has no attribute 'TriEncoder'"):
         _ = polyrank.TriEncoder
+    with pytest.raises(AttributeError, match=r"'polyrank\.serving' has no attribute 'App'"):
+        _ = polyrank.serving.App
 
 
 def test_importing_the_package_loads_nothing_heavy():

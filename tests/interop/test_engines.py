@@ -1,5 +1,6 @@
 """Exported models, run by ONNX Runtime behind the same calls as torch's."""
 
+import asyncio
 import json
 import shutil
 import subprocess
@@ -19,6 +20,10 @@ from polyrank.models.attention import attention_map
 from polyrank.models.description import fingerprint_of
 from polyrank.models.static.distilled import distil_static
 from polyrank.serving.attention import described
+from polyrank.serving.config import PipelineConfig, ServerConfig
+from polyrank.serving.pipeline import load_pipeline
+from polyrank.serving.runtime import Runtime
+from polyrank.serving.scheduling.flow import Flow
 from tiny_encoders import LONG, TEXTS, load_variant
 
 CONTEXTS = [*TEXTS, ["hello", "how do i boot", "with the old kernel"], LONG]
@@ -419,6 +424,25 @@ def test_no_graph_at_all_is_refused(poly):
     sealed(poly, lambda record: record)
     with pytest.raises(ModelError, match="cannot read the graph"):
         load_model(poly)
+
+
+def test_a_server_runs_an_export(exported):
+    model, folder = exported("poly")
+    pipeline = load_pipeline(PipelineConfig(models=(f"graph={folder}",)), device="cpu")
+    served = pipeline.models["graph"]
+    assert served.model.engine is not None
+
+    async def scores():
+        runtime = Runtime(pipeline, ServerConfig())
+        try:
+            await runtime.start()
+            return await runtime.score(served, CONTEXTS[0], TEXTS, Flow.lasting(60))
+        finally:
+            runtime.close()
+
+    expected = model.score([CONTEXTS[0]], TEXTS)[0]
+    found = torch.tensor(asyncio.run(scores()).scores)
+    torch.testing.assert_close(found, expected, atol=2e-5, rtol=1e-5)
 
 
 def test_a_missing_runtime_is_named(poly, monkeypatch):
