@@ -1,6 +1,7 @@
 """What the runtime answers equals what the models and the index answer."""
 
 import asyncio
+import gc
 import importlib
 import inspect
 import pkgutil
@@ -15,6 +16,7 @@ from polyrank.retrieval.rerank import RetrieveRerank
 from polyrank.serving import routes
 from polyrank.serving.config import ServerConfig
 from polyrank.serving.dependencies import runtime_of
+from polyrank.serving.pipeline import Pipeline
 from polyrank.serving.runtime import Runtime
 from polyrank.serving.scheduling.flow import Flow
 from tiny_encoders import LONG, TEXTS
@@ -108,8 +110,6 @@ def same(found, expected):
 @settings(max_examples=15, deadline=None)
 @given(data=st.data())
 def test_concurrent_requests_get_their_own_answers(bi, poly, data):
-    from polyrank.serving.pipeline import Pipeline
-
     requests = data.draw(
         st.lists(
             st.tuples(
@@ -173,3 +173,22 @@ def test_nothing_of_a_request_runs_in_a_pool_of_threads():
             seen += [call for call in calls(route.dependant) if call is not None]
     assert runtime_of in seen
     assert [call for call in seen if not inspect.iscoroutinefunction(call)] == []
+
+
+def test_lanes_live_as_long_as_their_models_are_served_or_waited_for(bi):
+    runtime = Runtime(Pipeline({"old": bi}), ServerConfig())
+
+    async def ask():
+        waiting = asyncio.create_task(
+            runtime.embed(runtime.pipeline.models["old"], MANY, "candidate", flow())
+        )
+        await asyncio.sleep(0)
+        runtime.pipeline = Pipeline({"new": bi})
+        return await waiting
+
+    embedded = asyncio.run(ask())
+    near(embedded.vectors, bi.encode_candidates(MANY, convert_to_numpy=True))
+    runtime.close()
+    gc.collect()
+    assert len(runtime._lanes) == 0
+    assert not runtime.scheduler._queue

@@ -245,6 +245,23 @@ def test_a_full_queue_refuses_and_recovers(scheduler):
     assert answer == [2]
 
 
+def test_a_request_larger_than_the_queue_gets_in_beside_others(scheduler):
+    lane = DoublingLane()
+
+    async def ask():
+        lane.free.clear()
+        first = asyncio.create_task(doubled(scheduler, lane, [1] * 500))
+        await asyncio.to_thread(lane.begun.wait)
+        large = asyncio.create_task(doubled(scheduler, lane, [2] * 5000))
+        await asyncio.sleep(0)
+        with pytest.raises(RequestError, match="wait to be computed"):
+            await doubled(scheduler, lane, [3])
+        lane.free.set()
+        return [len(each) for each in await asyncio.gather(first, large)]
+
+    assert asyncio.run(ask()) == [500, 5000]
+
+
 def test_the_time_to_wait_follows_the_measured_speed(scheduler):
     scheduler.queued_tokens, scheduler._busy = 900, [100.0, 0.5]
     assert scheduler.retry_after == 5

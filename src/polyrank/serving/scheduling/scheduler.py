@@ -90,7 +90,9 @@ class Scheduler:
         if flow.remaining <= 0:
             raise out_of_time()
         waiting = self.queued_tokens
-        if waiting and waiting + tokens > self.max_queue_tokens:
+        room = self.max_queue_tokens - waiting
+        # one that is larger than half of the queue would never find so much room beside others
+        if waiting and min(tokens, self.max_queue_tokens // 2) > room:
             raise RequestError(
                 429,
                 f"{waiting} tokens wait to be computed, and with this request's {tokens} there "
