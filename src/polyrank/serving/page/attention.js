@@ -155,10 +155,11 @@ export class AttentionView {
         h("i", { vars: { "--share": (top ? weights[code] / top : 0).toFixed(4) } }))));
     const names = h("div", { class: "tokens", "aria-hidden": "true" }, this.rows.map((place) => tokens[place]).map((token) =>
       h("span", { class: `${token.kind}${token.joined ? " joined" : ""}`, dir: "auto", title: token.text }, token.text)));
+    this.sumNote = h("span");
     this.tokenBars = this.rows.map(() => h("i"));
     const totals = h("div", { class: "totals", "aria-hidden": "true" }, this.tokenBars.map((bar) => h("span", {}, bar)));
     return h("div", { class: "map", vars: { "--cell": `${this.cell}px`, "--row": `${ROW}px`, "--columns": codes.length, "--rows": this.rows.length } },
-      h("div", { class: "corner" }, h("span", {}, `weight of each ${this.noun}`)), bars, h("div", { class: "corner end" }, h("span", {}, "sum")),
+      h("div", { class: "corner" }, h("span", {}, `weight of each ${this.noun}, up to ${percent(top)}`)), bars, h("div", { class: "corner end" }, this.sumNote),
       names, this.grid, totals);
   }
 
@@ -249,6 +250,7 @@ export class AttentionView {
     const most = code === null ? this.peak : this.data.codes[code].reduce((a, b) => Math.max(a, b), 0);
     this.spans.forEach((span, place) => span.style.setProperty("--strength", this.strength(values[place], most).toFixed(3)));
     this.tokenBars.forEach((bar, row) => bar.style.setProperty("--share", (most ? values[this.rows[row]] / most : 0).toFixed(4)));
+    this.sumNote.textContent = `up to ${percent(most)}`;
     this.about.textContent = code === null ? `all ${this.noun}s, as this candidate weighs them` : `${this.noun} ${code + 1}${this.pinned === code ? ", which is kept" : ""}`;
     const column = this.pinned === null ? -1 : this.order.indexOf(this.pinned);
     this.kept.hidden = column < 0;

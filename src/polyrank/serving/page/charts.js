@@ -51,7 +51,7 @@ function apart(labels, height) {
 
 /** The measured runs: one point each, and a line through the medians of each model. */
 export function costChart(target, runs, count, width) {
-  const height = 210, left = 54, right = 84, top = 10, bottom = 26;
+  const height = 180, left = 54, right = 84, top = 10, bottom = 26;
   if (!runs.length) {
     target.replaceChildren(h("p", { class: "note empty" }, "Each run adds a point. Move the slider to see the cross-encoder's cost grow."));
     return;

@@ -183,5 +183,5 @@ export function navigable(container, columns) {
 export function toldOf({ count, searched, finder, isOwn, first }) {
   if (searched !== undefined) return `Searched ${plural(searched, "candidate")} of the index.`;
   const scored = isOwn ? `Scored ${plural(count, "candidate")}.` : `Scored the ${plural(count, "candidate")} that ${finder} found.`;
-  return first === null ? scored : `${scored} The run before took ${time(first)}; since then, the server keeps the candidates’ vectors.`;
+  return first === null ? scored : `${scored} The first run, which made their vectors, took ${time(first)}.`;
 }
