@@ -1,9 +1,11 @@
 """The compute thread and the tokenising thread, with fake lanes: results, failures, limits."""
 
 import asyncio
+import gc
 import logging
 import threading
 import time
+import weakref
 
 import numpy as np
 import pytest
@@ -319,6 +321,34 @@ def test_close_answers_what_is_left(scheduler):
     assert {error.status for error in asyncio.run(ask())} == {503}
     with pytest.raises(RequestError, match="shutting down"):
         asyncio.run(doubled(scheduler, lane, [1]))
+
+
+@pytest.mark.parametrize("fate", ["finishes", "is cancelled", "fails"])
+def test_a_job_leaves_nothing_for_the_collector(scheduler, fate):
+    lane = DoublingLane(bad=[5] if fate == "fails" else [])
+
+    async def ask():
+        job = scheduler.job(Flow.lasting(60), tokens=1, finish=lambda: list(work.results))
+        work = job.work(lane, 1)
+        kept = weakref.ref(work.results)
+        if fate == "is cancelled":
+            lane.free.clear()
+        scheduler.submit(work, [5])
+        waiting = asyncio.create_task(scheduler.result(job))
+        if fate == "is cancelled":
+            await asyncio.to_thread(lane.begun.wait)
+            waiting.cancel()
+            lane.free.set()
+        await asyncio.wait([waiting])
+        return kept
+
+    gc.disable()
+    try:
+        kept = asyncio.run(ask())
+        scheduler.close()  # the compute thread has nothing in its hands any more
+        assert kept() is None
+    finally:
+        gc.enable()
 
 
 def test_drain_waits_for_everything(scheduler):

@@ -81,6 +81,7 @@ class FairQueue:
         """Forget the items of a dead job."""
         for work in job.works:
             self._leave(work, work.pending)
+        job.forget()
 
     def next_batch(self) -> tuple[Lane, list[Entry]] | None:
         """Take the items that run next, the oldest first; None if nothing waits."""

@@ -13,6 +13,10 @@ from polyrank.serving.scheduling.flow import Flow
 from polyrank.serving.scheduling.lanes import Lane
 
 
+def nothing() -> None:
+    """What is left to do when a job is finished."""
+
+
 class Job:
     """Items of one request that are awaited together.
 
@@ -40,6 +44,13 @@ class Job:
         """Whether nobody waits for it any more."""
         self.held = 0
         """Its share of the tokens that wait."""
+
+    def forget(self) -> None:
+        """Let go of everything but the future. A finished job does not wait to be found by Python's
+        collector, with all its results.
+        """
+        self.works.clear()
+        self.finish = nothing
 
     def work(self, lane: Lane, count: int) -> Work:
         """Announce a number of items, at least 1, for a lane."""

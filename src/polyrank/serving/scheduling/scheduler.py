@@ -160,7 +160,8 @@ class Scheduler:
         if not job.is_dead:
             job.is_dead = True
             self._hold(job, -job.held)
-            self._inbox.put(job)
+            if job.works:  # it is not finished
+                self._inbox.put(job)
 
     # In any thread -------------------------------------------------------------------------------
 
@@ -287,6 +288,7 @@ class Scheduler:
             job.unfinished -= 1
             if not job.unfinished:
                 self._done.append((job, job.finish(), None))
+                job.forget()
         except Exception as error:
             self._fail(job, error, work.lane)
 
