@@ -11,7 +11,7 @@ from running import Raw, running
 from polyrank.errors import UsageError
 from polyrank.serving.app import create_app
 from polyrank.serving.config import ServerConfig
-from polyrank.serving.logs import LEVELS, configure
+from polyrank.serving.logs import LEVELS, chain, configure, frames_of
 from polyrank.serving.pipeline import Pipeline
 
 MARK = "xq7secret"
@@ -114,6 +114,13 @@ def test_a_line_of_text_is_for_people(served, log):
     assert "tokenise" in line
     assert "texts 1, tokens " in line
     assert line.endswith("id-1")
+
+
+def test_errors_that_caused_each_other_are_logged_once():
+    first, second = ValueError("a"), KeyError("b")
+    first.__cause__, second.__context__ = second, first
+    assert chain(first) == [second, first]
+    assert frames_of(first).split() == ["KeyError", "then", "ValueError"]
 
 
 def test_probes_are_logged_only_where_they_fail(served, log):

@@ -217,3 +217,9 @@ def test_json_that_is_not_json(started):
         )
         assert response.status_code == 400, body
         assert json.loads(response.content)["error"]["message"]
+
+
+def test_nothing_is_told_of_requests_elsewhere(started):
+    assert not started.app._native_telemetry.enabled()
+    settings = started.app._telemetry
+    assert not any(settings[name] for name in ("tracing", "metrics", "logs", "auto_configure"))

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -12,6 +13,7 @@ import time
 import pytest
 from running import Raw, running
 
+from polyrank.retrieval.index import Index
 from polyrank.serving.app import create_app
 from polyrank.serving.config import ServerConfig
 from polyrank.serving.pipeline import Pipeline
@@ -228,6 +230,46 @@ def test_a_request_that_does_not_end_is_given_up(bi):
         server.signal()
         with pytest.raises(OSError):  # noqa: PT011
             raw.answer()
+
+
+def test_sighup_reads_keys_models_and_the_index_again(folders, poly, tmp_path):
+    index = tmp_path / "index"
+    Index.build(poly, ["read a file"], index).close()
+    keys = tmp_path / "keys"
+    keys.write_text("old\n")
+    server = Process("--index", str(index), "--api-key-file", str(keys), log=tmp_path / "log")
+    try:
+        port = server.port_while_loading()
+        assert server.facts()["needs_key"]
+        raw = Raw(port)
+        assert raw.ask("/v1/models", None, "Authorization: Bearer old")[0] == 200
+        keys.write_text("new\n")
+        shutil.rmtree(index)
+        Index.build(poly, ["sort a list", "print a line"], index).close()
+        server.send(signal.SIGHUP)
+        end = time.monotonic() + 60
+        while '"reloaded"' not in server.log.read_text():
+            assert time.monotonic() < end, server.log.read_text()
+            time.sleep(0.02)
+        assert raw.ask("/v1/models", None, "Authorization: Bearer old")[0] == 401
+        search = json.dumps({"context": "a", "top_k": 5}).encode()
+        status, _, body = raw.ask("/search", search, "Authorization: Bearer new")
+        assert status == 200
+        texts = {hit["text"] for hit in json.loads(body)["results"][0]["hits"]}
+        assert texts == {"sort a list", "print a line"}
+        keys.write_text("")
+        shutil.rmtree(index)
+        server.send(signal.SIGHUP)
+        while "models and the index stay" not in server.log.read_text():
+            assert time.monotonic() < end, server.log.read_text()
+            time.sleep(0.02)
+        assert "the keys stay as they are" in server.log.read_text()
+        assert raw.ask("/search", search, "Authorization: Bearer new")[0] == 200
+        assert "Bearer" not in server.log.read_text()
+        server.send(signal.SIGTERM)
+        server.send(signal.SIGTERM)
+    finally:
+        server.kill()
 
 
 def test_ctrl_c_while_loading_ends_at_once(folders, tmp_path):

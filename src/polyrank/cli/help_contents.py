@@ -100,7 +100,7 @@ SHOWN: Mapping[str, Mapping[str, tuple[str, ...]]] = {
     },
     "serve": {
         "Serve": ("model", "index", "reranker"),
-        "Server": ("host", "port"),
+        "Server": ("host", "port", "workers", "api_key_file"),
         "Hardware": ("device",),
     },
     "export": {

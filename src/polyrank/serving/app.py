@@ -26,6 +26,8 @@ from polyrank.serving.routes import cohere, health, native, openai, page, tei, v
 from polyrank.serving.runtime import Runtime
 from polyrank.serving.scheduling.flow import Flow
 
+NO_TELEMETRY = dict.fromkeys(("tracing", "metrics", "logs", "auto_configure"), False)
+"""FastAPI would tell OpenTelemetry of requests wherever its SDK is set up."""
 UNMATCHED = "unmatched"
 """What log and metrics call every path that is not a route."""
 
@@ -59,6 +61,7 @@ def create_app(pipeline: Pipeline, config: ServerConfig | None = None) -> FastAP
         lifespan=lifespan,
         redoc_url=None,
         static_url="/docs/static",
+        telemetry=NO_TELEMETRY,
     )
     app.state.config = settings
     app.state.keys = Keys(settings)
@@ -104,9 +107,15 @@ def add_middleware(app: FastAPI, settings: ServerConfig) -> None:
     )
 
 
-def reload_app(app: FastAPI) -> None:
-    """Read again what may have changed on disk, as after SIGHUP; what cannot be read stays."""
+async def reload_app(app: FastAPI) -> None:
+    """Read keys, models and index again, as after SIGHUP; what cannot be read stays."""
     try:
         app.state.keys.reload()
     except PolyrankError as error:
         LOG.error("the keys stay as they are: %s", error)
+    try:
+        await app.state.runtime.reload()
+    except PolyrankError as error:
+        LOG.error("the models and the index stay as they are: %s", error)
+    else:
+        LOG.info("reloaded")

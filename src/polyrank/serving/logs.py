@@ -11,7 +11,7 @@ import logging
 import sys
 import time
 import traceback
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, TextIO
 
@@ -80,12 +80,14 @@ def frames_of(error: BaseException) -> str:
     )
 
 
-def chain(error: BaseException) -> Iterator[BaseException]:
-    """What caused an exception, first cause first, and the exception."""
-    cause = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
-    if cause is not None:
-        yield from chain(cause)
-    yield error
+def chain(error: BaseException) -> list[BaseException]:
+    """What caused an exception, first cause first, and the exception; a circle is cut."""
+    found: list[BaseException] = []
+    each: BaseException | None = error
+    while each is not None and all(each is not one for one in found):
+        found.append(each)
+        each = each.__cause__ or (None if each.__suppress_context__ else each.__context__)
+    return found[::-1]
 
 
 def milliseconds(seconds: float) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 from collections.abc import Callable, Mapping
@@ -145,12 +146,15 @@ def run(
         if app.app is not None:
             from polyrank.serving.app import reload_app
 
-            reload_app(app.app)
+            task = asyncio.get_running_loop().create_task(reload_app(app.app))
+            reloading.add(task)
+            task.add_done_callback(reloading.discard)
 
     def stop() -> None:
         server.drain_seconds = 0
         server.should_exit = True
 
+    reloading: set[asyncio.Task[None]] = set()
     app = Loading(make, loaded=loaded, timeout=config.timeout)
     app.stop = stop
     server = DrainingServer(

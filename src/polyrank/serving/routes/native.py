@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
-from fastapi import APIRouter, Response
+from fastapi import APIRouter, Request, Response
 
 from polyrank.data.metadata import as_metadata
 from polyrank.errors import DataError, PolyrankError, UsageError
@@ -138,11 +138,11 @@ async def delete_one(identifier: str, runtime: RuntimeOf, flow: FlowOf) -> Respo
 
 
 @router.post("/reload", response_model=ReloadAnswer)
-async def reload(runtime: RuntimeOf) -> Response:
+async def reload(request: Request, runtime: RuntimeOf) -> Response:
     """Load the models and open the index anew.
 
     Requests that have begun end with what they began with. If something cannot be loaded, what was
-    served before stays.
+    served before stays. The other processes of a server that has several follow.
     """
     try:
         pipeline = await runtime.reload()
@@ -156,6 +156,7 @@ async def reload(runtime: RuntimeOf) -> Response:
             "The server's log says what could not be loaded.",
             code="reload_failed",
         ) from error
+    request.app.state.on_reload()
     total = None if pipeline.index is None else await asyncio.to_thread(len, pipeline.index)
     return written({"models": list(pipeline.models), "total": total})
 
