@@ -49,6 +49,15 @@ def test_tokens_have_their_turns(models):
     assert [each["joined"] for each in pieces] == [False, False, True, True, True, True]
 
 
+@pytest.mark.parametrize("context", [["", ""], ["", "print"], ["print", "", "yes"], [" "]])
+def test_turns_without_tokens_have_their_separators(context, models, poly):
+    answer = asked(models, context=context, candidates=TEXTS)
+    assert answer.status_code == 200
+    tokens = answer.json()["tokens"]
+    assert len(tokens) == len(poly.context_ids([context])[0])
+    assert sum(each["kind"] == "separator" for each in tokens) == len(context) - 1
+
+
 @pytest.mark.parametrize("family", ["bert", "roberta", "xlm-roberta", "qwen3"])
 @pytest.mark.parametrize(
     "settings",

@@ -35,9 +35,15 @@ def test_embeddings_are_those_of_the_python_call(client, bi):
 
 def test_queries_are_encoded_as_contexts(client, bi):
     expected = bi.encode_contexts(TEXTS, convert_to_numpy=True)
-    for kind in ("query", "search_query"):
-        found = embedded(client, TEXTS, extra_body={"input_type": kind})
+    for field in (
+        {"input_type": "query"},
+        {"input_type": "search_query"},
+        {"task": "retrieval.query"},  # Jina's
+    ):
+        found = embedded(client, TEXTS, extra_body=field)
         np.testing.assert_allclose(found, expected, atol=1e-6)
+    documents = embedded(client, TEXTS, extra_body={"task": "retrieval.passage"})
+    np.testing.assert_array_equal(documents, embedded(client, TEXTS))
 
 
 def test_a_poly_encoder_embeds_documents_alone(client, poly):
@@ -64,6 +70,7 @@ def test_fewer_dimensions_have_unit_length_again(client, bi):
     np.testing.assert_allclose(np.linalg.norm(found, axis=1), 1, atol=1e-5)
     cut = whole[:, :8] / np.linalg.norm(whole[:, :8], axis=1, keepdims=True)
     np.testing.assert_allclose(found, cut, atol=1e-5)
+    assert embedded(client, TEXTS, extra_body={"output_dimension": 8}).tolist() == found.tolist()
     width = whole.shape[1]
     np.testing.assert_allclose(embedded(client, TEXTS, dimensions=width), whole, atol=1e-6)
     with pytest.raises(openai.BadRequestError, match=f"{width + 1}.* have {width} numbers") as got:
@@ -134,6 +141,7 @@ def test_a_model_that_is_not_served_is_not_found(client):
         ({"dimensions": 0}, "dimensions must be at least 1, got the number 0", "dimensions"),
         ({"dimensions": True}, "dimensions must be a whole number, got true", "dimensions"),
         ({"encoding_format": "hex"}, "must be 'float' or 'base64', got the text 'hex'", None),
+        ({"late_chunking": True}, "late_chunking is not served", "late_chunking"),
         ({"model": None}, "model must be a text, got null", "model"),
         ({"model": "cross"}, "has no embeddings.*/v1/rerank.*use 'bi'", "model"),
     ],

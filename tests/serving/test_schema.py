@@ -14,6 +14,7 @@ from schemathesis.specs.openapi.checks import positive_data_acceptance
 
 from polyrank.retrieval.index import Index
 from polyrank.serving.app import create_app
+from polyrank.serving.config import ServerConfig
 from polyrank.serving.pipeline import Pipeline
 
 EXAMPLES = int(os.environ.get("POLYRANK_API_EXAMPLES", "6"))
@@ -79,3 +80,26 @@ def test_answers_are_as_the_schema_says(url, name, mode):
             assert FIELDS not in answer.text
 
     answers()
+
+
+@pytest.mark.parametrize("keys", [(), ("a-key",)])
+def test_the_schema_says_what_every_call_answers_and_whether_it_needs_a_key(keys):
+    schema = create_app(None, ServerConfig(api_key=keys)).openapi()
+    assert schema["components"]["securitySchemes"]["bearer"]["scheme"] == "bearer"
+    assert schema["security"] == ([{"bearer": []}] if keys else [{}, {"bearer": []}])
+    for name, operation in OPERATIONS.items():
+        method, path = name.split()
+        written = schema["paths"][path][method.lower()]
+        assert written["summary"]
+        assert written["description"], name
+        assert "HTTPValidationError" not in str(written)
+        assert {"200", "400", "500"} <= set(written["responses"]), name
+        if path in ("/health", "/ready"):
+            assert written["security"] == []
+        else:
+            assert "401" in written["responses"], name
+        if operation.body:
+            assert {"404", "413", "415", "429", "503", "504"} <= set(written["responses"]), name
+    for component in schema["components"]["schemas"].values():
+        if component["title"].endswith("Request"):
+            assert component["description"]

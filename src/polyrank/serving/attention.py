@@ -92,7 +92,7 @@ def places_of(
     prompted = tokenizer.encode([prompt])[0] if prompt else []
     joined: list[tuple[int, tuple[int | None, Kind]]] = []
     for turn, tokens in enumerate(tokenizer.encode(texts), start=first):
-        if joined:
+        if turn > first:  # also where the turn before it has no tokens
             joined += [(token, (None, "separator")) for token in separator]
         own = num_equal(prompted, tokens) if turn == first else 0
         joined += [(token, (None, "prompt")) for token in tokens[:own]]

@@ -44,6 +44,7 @@ TEI_TYPES = {
     401: "Unauthorized",
     403: "Unauthorized",
     404: "NotFound",
+    405: "Validation",
     408: "Timeout",
     413: "Validation",
     415: "Validation",

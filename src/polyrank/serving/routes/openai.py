@@ -42,10 +42,10 @@ async def embeddings(body: EmbeddingsRequest, runtime: RuntimeOf, flow: FlowOf) 
     """
     texts = [body.input] if isinstance(body.input, str) else body.input
     require_items("input", len(texts), runtime.config.max_items)
-    side: Side = "context" if body.input_type in ("query", "search_query") else "candidate"
+    side: Side = "context" if body.is_query else "candidate"
     served = model_for_embeddings(runtime.pipeline, body.model, side)
     embedded = await runtime.embed(served, texts, side, flow)
-    vectors = cut_to(served, embedded.vectors, body.dimensions)
+    vectors = cut_to(served, embedded.vectors, body.dimensions or body.output_dimension)
     rows = base64_rows if body.encoding_format == "base64" else number_rows
 
     def write() -> bytes:

@@ -32,12 +32,42 @@ class EmbeddingsRequest(Body):
         "length again. Vectors of models trained with a Matryoshka loss stay useful when they are "
         "cut; those of other models get worse.",
     )
+    output_dimension: Count | None = Field(None, description="Infinity's name of `dimensions`.")
     user: str | None = Field(None, description="Accepted and ignored.")
     input_type: InputType | None = Field(
         None,
         description="Whether the texts are queries (contexts) or documents (candidates). By "
         "default documents. An addition to OpenAI's fields: `extra_body={'input_type': 'query'}`.",
     )
+
+    task: str | None = Field(
+        None,
+        description="Jina's field: `retrieval.query` means queries, anything else documents.",
+    )
+    late_chunking: bool | None = Field(
+        None, description="Jina's field; true is refused, since each text has a vector of its own."
+    )
+
+    @property
+    def is_query(self) -> bool:
+        """Whether the texts are queries."""
+        if self.input_type is not None:
+            return self.input_type in ("query", "search_query")
+        return self.task == "retrieval.query"
+
+    @field_validator("late_chunking")
+    @classmethod
+    def refuse_late_chunking(cls, value: bool | None) -> bool | None:
+        """Raise RequestError for texts that should be encoded as parts of one."""
+        if value:
+            raise RequestError(
+                400,
+                "late_chunking is not served: each text is encoded on its own.",
+                "Leave it out.",
+                code="unsupported_field",
+                param="late_chunking",
+            )
+        return value
 
     @field_validator("input", mode="before")
     @classmethod
