@@ -333,7 +333,7 @@ byId("count").addEventListener("input", () => {
   wanted = count();
   showCount();
   clearTimeout(timer);
-  if (query) timer = setTimeout(run, WAIT);
+  if (query) timer = setTimeout(() => { history.replaceState(null, "", fragment()); run({ remember: false }); }, WAIT);
 });
 byId("link").addEventListener("click", async () => {
   history.replaceState(null, "", fragment());
