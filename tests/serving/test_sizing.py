@@ -40,6 +40,14 @@ def test_a_fast_device_fills_the_budget_and_a_slow_one_keeps_the_fewest():
     assert slow.limit(100) == 100
 
 
+def test_a_large_fixed_part_makes_batches_larger_but_at_most_twice_as_long():
+    for fixed, seconds in ((0.004, 0.064), (0.03, 2 * SECONDS)):
+        speed = Speed()
+        for tokens in (10, 500, 80, 2000):
+            speed.add(tokens, fixed + 6e-5 * tokens)
+        assert speed.limit(4096) == pytest.approx(seconds / 6e-5, rel=0.01)
+
+
 def test_an_unknown_speed_changes_nothing():
     assert Speed().line == (OVERHEAD, 0.0)
     assert Speed().limit(4096) == 4096

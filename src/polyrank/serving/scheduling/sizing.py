@@ -11,7 +11,8 @@ SECONDS = 0.05
 """What a batch should take. What comes next waits for it; larger ones are hardly faster."""
 FEWEST_TOKENS = 256
 WORTH = 16
-"""A batch has this many times the tokens that its fixed part could compute, whatever it takes."""
+"""A batch has this many times the tokens that its fixed part could compute, if that takes no more
+than twice as long."""
 OVERHEAD = 64.0
 """Tokens that could be computed in the fixed time of a batch, before it is measured."""
 FADE = 0.99
@@ -57,7 +58,9 @@ class Speed:
         overhead, slope = self.line
         if not slope:
             return most
-        return min(max(round(SECONDS / slope), round(WORTH * overhead), FEWEST_TOKENS), most)
+        wanted = SECONDS / slope
+        worth = min(WORTH * overhead, 2 * wanted)
+        return min(max(round(wanted), round(worth), FEWEST_TOKENS), most)
 
 
 def of_like_length(costs: Sequence[int], limit: int, overhead: float) -> Sequence[int]:
