@@ -106,6 +106,16 @@ def test_a_line_of_json_has_the_stages_and_sizes_of_a_request(served, log):
     assert "in failing" in failed["message"]
 
 
+def test_a_search_counts_the_texts_that_were_read(served, log):
+    stream = log("json")
+    headers = {"authorization": f"Bearer {KEY}"}
+    with httpx.Client(base_url=served.url, headers=headers) as client:
+        assert client.post("/search", json={"contexts": ["a", "a b c"]}).status_code == 200
+    line = json.loads(stream.getvalue().splitlines()[-1])
+    assert line["items"] == 2
+    assert line["search_ms"] > 0
+
+
 def test_a_line_of_text_is_for_people(served, log):
     stream = log("text")
     ask_everything(served)

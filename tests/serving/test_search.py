@@ -168,6 +168,7 @@ def test_contexts_of_several_requests_are_one_search(served, poly, monkeypatch):
         ({"context": []}, "context", ""),
         ({"contexts": ["a", ["", ""]]}, "contexts", "contexts[1] is empty"),
         ({"contexts": []}, "contexts", ""),
+        ({"context": "a", "topk": 3}, "topk", "Did you mean 'top_k'?"),
         ({"context": 3}, "context", "3"),
         ({"context": ["a", 3]}, "context", "3"),
         ({"context": "a", "top_k": 0}, "top_k", "top_k"),

@@ -174,7 +174,7 @@ class Scheduler:
             estimate: The tokens that were held for them until now; by default, exactly theirs.
         """
         costs = work.lane.costs(items)
-        if not isinstance(work.lane, CallLane):
+        if work.lane.stage == "model" and not isinstance(work.lane, CallLane):
             work.job.flow.num_items += len(items)
             work.job.flow.num_tokens += sum(costs)
         if estimate is not None:

@@ -1,7 +1,7 @@
 """What all bodies share: strict types, and the texts of a request.
 
-A number is not a text, and "3" is not a number. Unknown fields are ignored, as the services do that
-the clients were written for.
+A number is not a text, and "3" is not a number. Unknown fields are ignored where other services'
+clients call, as those services do; our own calls refuse them.
 """
 
 from __future__ import annotations
@@ -9,9 +9,13 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 from annotated_types import Ge, MinLen
-from pydantic import BaseModel, BeforeValidator, ConfigDict, FailFast, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, FailFast, Field, model_validator
 
+from polyrank.errors import nearest
 from polyrank.serving.failures import RequestError
+
+LONGEST_NAME = 60
+"""An error repeats no more characters than this of an unknown name."""
 
 
 class EndAtFirst(FailFast):
@@ -45,6 +49,28 @@ class Body(BaseModel):
     """Base of what is sent and what is answered."""
 
     model_config = ConfigDict(strict=True, extra="ignore", protected_namespaces=())
+
+
+class OwnBody(Body):
+    """Base of what our own calls take."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    @model_validator(mode="before")
+    @classmethod
+    def require_known(cls, value: Any) -> Any:
+        """Raise RequestError for a field that there is not, naming the nearest."""
+        for name in value if isinstance(value, dict) else ():
+            if name not in cls.model_fields:
+                shown = str(name)[:LONGEST_NAME]
+                raise RequestError(
+                    400,
+                    f"There is no field {shown!r}.",
+                    nearest(shown, cls.model_fields),
+                    code="unknown_field",
+                    param=shown,
+                )
+        return value
 
 
 class Usage(Body):

@@ -9,7 +9,7 @@ from pydantic import BeforeValidator, Field, model_validator
 from typing_extensions import Self
 
 from polyrank.serving.failures import RequestError
-from polyrank.serving.schemas.base import Body, EndAtFirst, Text, Texts, whole
+from polyrank.serving.schemas.base import Body, EndAtFirst, OwnBody, Text, Texts, whole
 
 MOST_HITS = 10_000
 """The most hits of one context."""
@@ -22,7 +22,7 @@ ContextText = Text | Texts
 """A text, or the turns of a dialogue, oldest first."""
 
 
-class SearchRequest(Body):
+class SearchRequest(OwnBody):
     """What to look for in the index."""
 
     context: ContextText | None = Field(
@@ -122,7 +122,7 @@ class SearchAnswer(Body):
     times: Milliseconds
 
 
-class GivenCandidate(Body):
+class GivenCandidate(OwnBody):
     """A candidate to add, or to replace the one with its id by."""
 
     id: Text
@@ -132,7 +132,7 @@ class GivenCandidate(Body):
     )
 
 
-class UpsertRequest(Body):
+class UpsertRequest(OwnBody):
     """Candidates to add or to replace."""
 
     candidates: Annotated[list[GivenCandidate], EndAtFirst(), MinLen(1)]
@@ -145,7 +145,7 @@ class UpsertAnswer(Body):
     total: int = Field(description="The number of candidates in the index now.")
 
 
-class DeleteRequest(Body):
+class DeleteRequest(OwnBody):
     """Candidates to delete."""
 
     ids: Texts
