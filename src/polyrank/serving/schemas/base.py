@@ -66,7 +66,7 @@ class OwnBody(Body):
                 raise RequestError(
                     400,
                     f"There is no field {shown!r}.",
-                    nearest(shown, cls.model_fields),
+                    f"{nearest(shown, cls.model_fields)} /docs describes the fields.",
                     code="unknown_field",
                     param=shown,
                 )
