@@ -1,9 +1,14 @@
 """An app behind a real socket, and raw connections to it."""
 
 import contextlib
+import json
+import os
 import signal
 import socket
+import subprocess
+import sys
 import threading
+import time
 from dataclasses import dataclass
 
 import uvicorn
@@ -114,3 +119,46 @@ class Raw:
             self.socket.close()
 
     __del__ = close
+
+
+class Process:
+    """`polyrank serve` in a process of its own."""
+
+    def __init__(self, *arguments, log):
+        environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONWARNINGS": "default"}
+        environment.pop("POLYRANK_API_KEYS", None)
+        self.log = log
+        with log.open("wb") as errors:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "polyrank", "serve", "--port", "0", "--json", *arguments],
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                env=environment,
+            )
+
+    def facts(self):
+        line = self.process.stdout.readline()
+        assert line, self.log.read_text()
+        return json.loads(line)
+
+    def port_while_loading(self):
+        while not self.log.read_text().endswith("\n"):
+            assert self.process.poll() is None, self.log.read_text()
+            time.sleep(0.02)
+        first = json.loads(self.log.read_text().splitlines()[0])
+        assert first["message"] == "listening, and loading"
+        return int(first["url"].removeprefix("http://127.0.0.1:"))
+
+    def send(self, sig):
+        self.process.send_signal(sig)
+
+    def ended(self):
+        code = self.process.wait(60)
+        rest = self.process.stdout.read()
+        self.process.stdout.close()
+        return code, rest
+
+    def kill(self):
+        self.process.kill()
+        self.process.wait()
+        self.process.stdout.close()

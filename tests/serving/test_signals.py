@@ -1,7 +1,6 @@
 """How a server ends: nothing that it has accepted is lost."""
 
 import json
-import os
 import shutil
 import signal
 import socket
@@ -11,7 +10,7 @@ import threading
 import time
 
 import pytest
-from running import Raw, running
+from running import Process, Raw, running
 
 from polyrank.retrieval.index import Index
 from polyrank.serving.app import create_app
@@ -19,49 +18,6 @@ from polyrank.serving.config import ServerConfig
 from polyrank.serving.pipeline import Pipeline
 
 EMBEDDINGS = json.dumps({"model": "bi", "input": ["how do i read a file"] * 20}).encode()
-
-
-class Process:
-    """`polyrank serve` in a process of its own."""
-
-    def __init__(self, *arguments, log):
-        environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONWARNINGS": "default"}
-        environment.pop("POLYRANK_API_KEYS", None)
-        self.log = log
-        with log.open("wb") as errors:
-            self.process = subprocess.Popen(
-                [sys.executable, "-m", "polyrank", "serve", "--port", "0", "--json", *arguments],
-                stdout=subprocess.PIPE,
-                stderr=errors,
-                env=environment,
-            )
-
-    def facts(self):
-        line = self.process.stdout.readline()
-        assert line, self.log.read_text()
-        return json.loads(line)
-
-    def port_while_loading(self):
-        while not self.log.read_text().endswith("\n"):
-            assert self.process.poll() is None, self.log.read_text()
-            time.sleep(0.02)
-        first = json.loads(self.log.read_text().splitlines()[0])
-        assert first["message"] == "listening, and loading"
-        return int(first["url"].removeprefix("http://127.0.0.1:"))
-
-    def send(self, sig):
-        self.process.send_signal(sig)
-
-    def ended(self):
-        code = self.process.wait(60)
-        rest = self.process.stdout.read()
-        self.process.stdout.close()
-        return code, rest
-
-    def kill(self):
-        self.process.kill()
-        self.process.wait()
-        self.process.stdout.close()
 
 
 class Load:
