@@ -33,7 +33,14 @@ from polyrank.retrieval.search.structure import (
 )
 from polyrank.retrieval.source import Candidates
 from polyrank.retrieval.store.cache import CandidateCache
-from polyrank.retrieval.store.changes import add, compact, delete, merge_small, restructure
+from polyrank.retrieval.store.changes import (
+    add,
+    compact,
+    delete,
+    first_small,
+    merge_small,
+    restructure,
+)
 from polyrank.retrieval.store.commit import Change, changing
 from polyrank.retrieval.store.manifest import (
     MANIFEST,
@@ -182,17 +189,19 @@ class FolderEngine:
         if not isinstance(candidates, Candidates):
             candidates = Candidates(candidates)
         with self._changing() as change:
-            count = add(change, candidates, encode, replace=replace)
-        # what was added is committed, whatever becomes of the merge
-        with contextlib.suppress(StorageError, UsageError), self._changing() as change:
-            merge_small(change)
+            count = add(change, candidates, encode, replace=replace, earlier=self.cache)
         self.refresh()
+        if first_small(self.manifest) is not None:
+            # what was added is committed, whatever becomes of the merge
+            with contextlib.suppress(StorageError, UsageError), self._changing() as change:
+                merge_small(change)
+            self.refresh()
         return count
 
     def delete(self, identifiers: Sequence[str]) -> int:
         """Delete candidates by id and return their number. If anything fails, none is deleted."""
         with self._changing() as change:
-            count = delete(change, identifiers)
+            count = delete(change, identifiers, self.cache)
         self.refresh()
         return count
 

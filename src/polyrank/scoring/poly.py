@@ -82,15 +82,15 @@ def attention_scale(attention: Attention, dimension: int) -> float:
 class ExactScorer:
     """Scores one context (m, d) against any candidates; bit-equal however they are cut into blocks.
 
-    One product with the context's vectors, then Σ softmax(l)_i l_i, in float32. Contexts whose
-    vectors have a low rank (short ones: T tokens span T dimensions) are multiplied through their
-    factor. No gradients; parity with `poly_scores` to 1e-4.
+    One product with the context's vectors, then Σ softmax(l)_i l_i, in float32. A search scores a
+    few hundred candidates, for which a factor of the context's vectors takes longer to find than it
+    saves. No gradients; parity with `poly_scores` to 1e-4.
     """
 
     def __init__(self, context: Tensor, attention: Attention) -> None:
         there = context[(context != 0).any(dim=1)].float()
         self._scale = attention_scale(attention, context.shape[1])
-        self._product = context_product(there if len(there) else context[:1].float(), CHUNK)
+        self._product = product(there if len(there) else context[:1].float(), CHUNK)
 
     def scores(self, candidates: Tensor) -> Tensor:
         """(n, d) float32 → (n,) float32."""

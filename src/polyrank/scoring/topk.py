@@ -204,8 +204,13 @@ class Best:
 
     def ranked(self) -> list[tuple[int, float]]:
         """The best (row, score), best first; fewer than k if fewer were offered."""
-        pairs = zip(self._rows.tolist(), self._scores.tolist(), strict=True)
-        return sorted(pairs, key=lambda pair: (pair[1], self._key(pair[0])), reverse=True)
+        order = np.argsort(-self._scores, kind="stable")
+        scores: list[float] = self._scores[order].tolist()
+        rows: list[int] = self._rows[order].tolist()
+        if len(set(scores)) < len(scores):  # ask for keys only where they decide
+            pairs = zip(rows, scores, strict=True)
+            return sorted(pairs, key=lambda pair: (pair[1], self._key(pair[0])), reverse=True)
+        return list(zip(rows, scores, strict=True))
 
 
 def promising(bounds: Scores, count: int, threshold: float) -> float:

@@ -47,10 +47,8 @@ def neighbours(
 ) -> list[NDArray[np.int64]]:
     """The rows that the structure names for each context (B, m, d)."""
     depth = max(FEWEST_NEIGHBOURS, effort.spread * top_k)
-    return [
-        graph.search(probes_of(context, effort.probes).numpy(), depth, effort.breadth, allowed)
-        for context in contexts
-    ]
+    probes = [probes_of(context, effort.probes).numpy() for context in contexts]
+    return graph.search(probes, depth, effort.breadth, allowed) if probes else []
 
 
 def search_approximate(
@@ -88,16 +86,17 @@ def probes_of(context: Tensor, count: int) -> Tensor:
     there = context[(context != 0).any(dim=1)].float()
     if len(there) <= count:
         return there if len(there) else context[:1].float()
-    squares = there @ there.T  # (m, m)
+    squares = (there @ there.T).numpy()  # (m, m); numpy is quicker with small arrays
     norms = squares.diagonal()
     distances = norms[:, None] + norms[None] - 2 * squares
-    first = int((norms - 2 * squares.mean(dim=1)).argmin())
+    first = int((norms - 2 * squares.mean(axis=1)).argmin())
     chosen = [first]
-    nearest = distances[first].clone()
+    nearest = distances[first]
     while len(chosen) < count:
         chosen.append(int(nearest.argmax()))
-        nearest = torch.minimum(nearest, distances[chosen[-1]])
-    owner = distances[chosen].argmin(dim=0)  # (m,)
-    members = torch.zeros(count, len(there)).scatter_(0, owner[None], 1.0)
-    sizes = members.sum(dim=1, keepdim=True)
-    return (members @ there / sizes)[(sizes > 0)[:, 0]]
+        nearest = np.minimum(nearest, distances[chosen[-1]])
+    owner = distances[chosen].argmin(axis=0)  # (m,)
+    members = (owner == np.arange(count)[:, None]).astype(np.float32)  # (p, m)
+    members = members[members.any(axis=1)]
+    sizes = members.sum(axis=1, keepdims=True)
+    return torch.from_numpy(members) @ there / torch.from_numpy(sizes)

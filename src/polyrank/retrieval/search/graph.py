@@ -11,7 +11,7 @@ copies. Their parameters follow from the number of candidates. Knows nothing of 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -86,15 +86,17 @@ class Graph:
 
     def search(
         self,
-        probes: Vectors,
+        probes: Sequence[Vectors],
         depth: int,
         breadth: int,
         allowed: NDArray[np.bool_] | None = None,
-    ) -> NDArray[np.int64]:
-        """The rows among the `depth` nearest of any probe (p, d): (n,), sorted, each once.
+    ) -> list[NDArray[np.int64]]:
+        """The rows among the `depth` nearest of any probe (p, d) of a context: (n,), sorted, each
+        once; for each context.
 
         `breadth` is how far to look: the number of nodes kept, or of lists read. `allowed` (rows,)
-        says which rows may be named.
+        says which rows may be named. The probes of all contexts are one request, whose threads
+        share them.
         """
         library = faiss()
         options: dict[str, Any] = {}
@@ -105,9 +107,16 @@ class Graph:
             parameters = library.SearchParametersHNSW(efSearch=max(breadth, depth), **options)
         else:
             parameters = library.SearchParametersIVF(nprobe=breadth, **options)
-        _, rows = self._index.search(probes, min(depth, len(self)), params=parameters)
-        found: NDArray[np.int64] = np.unique(rows)
-        return found[found >= 0]
+        together = np.concatenate(probes)
+        _, rows = self._index.search(together, min(depth, len(self)), params=parameters)
+        ends = np.cumsum([len(own) for own in probes])[:-1]
+        return [named(own) for own in np.split(rows, ends)]
+
+
+def named(rows: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The rows that a search has found, sorted, each once; it fills up with −1."""
+    found: NDArray[np.int64] = np.unique(rows)
+    return found[found >= 0]
 
 
 def empty_index(kind: GraphKind, sample: Vectors, rows: int) -> Any:

@@ -169,8 +169,7 @@ class CandidateCache:
     def metadata(self, row: int) -> Mapping[str, Value]:
         """The metadata of the candidate in this row."""
         shard, inner = self.place(row)
-        (metadata,) = self.shards[shard].metadata.between(inner, inner + 1)
-        return metadata
+        return self.shards[shard].metadata[inner]
 
     def row(self, identifier: str) -> int | None:
         """The row of the candidate with this id, if there is one."""
@@ -198,6 +197,8 @@ class CandidateCache:
 
     def stored(self, rows: NDArray[np.int64]) -> StoredVectors:
         """The vectors of any rows, as stored: (n,) → (n, d)."""
+        if len(self.vectors) == 1:
+            return self.vectors[0].gather(rows)
         manifest = self.manifest
         vectors = torch.empty(len(rows), manifest.dimension, dtype=DTYPES[manifest.storage])
         scales = torch.empty(len(rows)) if has_scales(manifest.storage) else None

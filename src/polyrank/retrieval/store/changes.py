@@ -55,12 +55,21 @@ Deleted = dict[int, NDArray[np.bool_]]
 """For each shard by its number in the manifest, which rows are deleted: (rows,)."""
 
 
-def add(change: Change, candidates: Candidates, encode: Encode, *, replace: bool) -> int:
-    """Add candidates and return their number. Raises DataError for ids given twice, or already in
-    the index without `replace`.
+def add(
+    change: Change,
+    candidates: Candidates,
+    encode: Encode,
+    *,
+    replace: bool,
+    earlier: CandidateCache | None = None,
+) -> int:
+    """Add candidates and return their number.
+
+    What is mapped of an `earlier` state is not mapped again. Raises DataError for ids given twice,
+    or already in the index without `replace`.
     """
     manifest = change.manifest
-    cache = CandidateCache(change.folder, manifest)
+    cache = CandidateCache(change.folder, manifest, earlier)
     kinds = FieldKinds(manifest.fields, candidates.blame)
     first = change.next_shard
     shards = write_texts(candidates, change.folder, manifest.layout, kinds, first=first)
@@ -111,9 +120,11 @@ def mark(deleted: Deleted, cache: CandidateCache, number: int, row: int) -> None
     deleted[number][row] = True
 
 
-def delete(change: Change, identifiers: Sequence[str]) -> int:
+def delete(
+    change: Change, identifiers: Sequence[str], earlier: CandidateCache | None = None
+) -> int:
     """Delete candidates by id. Raises DataError for an unknown id, or one given twice."""
-    cache = CandidateCache(change.folder, change.manifest)
+    cache = CandidateCache(change.folder, change.manifest, earlier)
     deleted: Deleted = {}
     seen: set[str] = set()
     for identifier in identifiers:
@@ -160,13 +171,12 @@ def compact(change: Change) -> bool:
     return True
 
 
-def merge_small(change: Change) -> bool:
-    """Merge the last shards if many are small; return whether any were merged.
+def first_small(manifest: Manifest) -> int | None:
+    """The shard from which on `merge_small` merges; None if it does not pay.
 
     A shard is included if it is no larger than all behind it together, so a row is rewritten about
     log₂ N times. Rows that a search structure covers stay.
     """
-    manifest = change.manifest
     covered = int((manifest.search or {}).get("rows", 0))
     start = sum(shard.rows for shard in manifest.shards)
     first = len(manifest.shards)
@@ -178,9 +188,15 @@ def merge_small(change: Change) -> bool:
         if start < covered or not small:
             break
         first, total = number, total + shard.live
-    if len(manifest.shards) - first < SMALL_SHARDS:
+    return first if len(manifest.shards) - first >= SMALL_SHARDS else None
+
+
+def merge_small(change: Change) -> bool:
+    """Merge the last shards if many are small; return whether any were merged."""
+    first = first_small(change.manifest)
+    if first is None:
         return False
-    rewrite(change, first, search=manifest.search)
+    rewrite(change, first, search=change.manifest.search)
     return True
 
 

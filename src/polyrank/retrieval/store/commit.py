@@ -128,17 +128,20 @@ def remove_unnamed(folder: Path, files: Mapping[str, FileRecord]) -> None:
 
     What cannot be removed stays for the next change.
     """
-    named = {folder / name for name in files}
-    needed = {parent for file in named for parent in file.parents}
+    named = {os.path.join(folder, name) for name in files}
+    needed = set[str]()
+    for name in files:
+        while name := os.path.dirname(name):
+            needed.add(os.path.join(folder, name))
     for part in (SHARDS, SEARCH):
         for parent, folders, names in os.walk(folder / part):
             for name in names:
-                path = Path(parent, name)
+                path = os.path.join(parent, name)
                 if path not in named:
                     with contextlib.suppress(OSError):
-                        path.unlink()
+                        os.unlink(path)
             for name in list(folders):
-                path = Path(parent, name)
+                path = os.path.join(parent, name)
                 if path not in needed:
                     shutil.rmtree(path, ignore_errors=True)
                     folders.remove(name)

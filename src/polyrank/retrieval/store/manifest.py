@@ -267,8 +267,7 @@ def of_shards(manifest: Manifest, shards: Sequence[ShardRecord]) -> dict[str, Fi
 
 def leaves(name: str) -> bool:
     """Whether a name in the manifest points outside the index folder."""
-    path = PurePosixPath(name)
-    return path.is_absolute() or ".." in path.parts
+    return name.startswith("/") or ".." in name.split("/")
 
 
 def damaged(path: Path, problem: str) -> IndexFolderError:

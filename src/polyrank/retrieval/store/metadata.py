@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from struct import Struct
 from typing import Any
 
 import numpy as np
@@ -29,6 +30,9 @@ TYPES = {
     "boolean": "bool",
 }
 """The Arrow types of the kinds of fields."""
+
+FORMS = {"string": Struct("<i"), "integer": Struct("<q"), "number": Struct("<d")}
+"""What a value is in a buffer of Arrow; of a text, its place in the dictionary."""
 
 COMPARE: Mapping[Operator, Callable[[Any, Any], Any]] = {
     "==": np.equal,
@@ -167,6 +171,16 @@ class Column:
             return plain
         return [value if there else None for value, there in zip(plain, present, strict=True)]
 
+    def __getitem__(self, row: int) -> Value | None:
+        """The value of one row; faster than `values`."""
+        if self._present is not None and not bit(self._present, row):
+            return None
+        if self.kind == "boolean":
+            return bit(self._values, row)
+        form = FORMS[self.kind]
+        (value,) = form.unpack_from(self._values, row * form.size)
+        return value if self._texts is None else self._texts[value]
+
     def _between(self, start: int, stop: int) -> tuple[NDArray[np.bool_] | None, NDArray[Any]]:
         """For some rows, which have a value (None if all), and the values: (rows,) each."""
         present = None if self._present is None else unpacked(self._present, start, stop)
@@ -174,6 +188,11 @@ class Column:
             return present, unpacked(self._values, start, stop)
         dtype = {"string": np.int32, "integer": np.int64}.get(self.kind, np.float64)
         return present, np.frombuffer(self._values, dtype, self._rows)[start:stop]
+
+
+def bit(buffer: Any, place: int) -> bool:
+    """One bit of a buffer of Arrow."""
+    return bool(memoryview(buffer)[place >> 3] >> (place & 7) & 1)
 
 
 def unpacked(buffer: Any, start: int, stop: int) -> NDArray[np.bool_]:
@@ -211,6 +230,11 @@ class Metadata:
         """The rows for which a condition holds: (rows,)."""
         column = self._columns.get(condition.field)
         return np.zeros(self._rows, np.bool_) if column is None else column.passing(condition)
+
+    def __getitem__(self, row: int) -> Mapping[str, Value]:
+        """The metadata of one row; faster than `between`."""
+        found = {name: column[row] for name, column in self._columns.items()}
+        return {name: value for name, value in found.items() if value is not None} or NO_METADATA
 
     def between(self, start: int, stop: int) -> list[Mapping[str, Value]]:
         """The metadata of the rows from `start` to before `stop`."""

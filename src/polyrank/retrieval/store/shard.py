@@ -96,8 +96,7 @@ class Shard:
 
     def candidate(self, row: int) -> Candidate:
         """The candidate in a row; faster than `between` for one."""
-        (metadata,) = self.metadata.between(row, row + 1)
-        return Candidate(self.ids[row], self.texts[row], metadata)
+        return Candidate(self.ids[row], self.texts[row], self.metadata[row])
 
     def between(self, start: int, stop: int) -> list[Candidate]:
         """The candidates of the rows from `start` to before `stop`."""
