@@ -23,7 +23,9 @@ export function setKey(value) {
   try {
     if (value) sessionStorage.setItem(KEY, value);
     else sessionStorage.removeItem(KEY);
-  } catch { /* storage is switched off: the key lives as long as the page */ }
+  } catch {
+    /* storage is switched off: the key lives as long as the page */
+  }
 }
 
 /** Where the server is, with a slash at the end; behind a proxy it may be a folder. */
@@ -39,19 +41,32 @@ export async function call(path, body, signal) {
   try {
     const method = body === undefined ? "GET" : "POST";
     const sent = body === undefined ? undefined : JSON.stringify(body);
-    response = await fetch(base() + path, { method, headers, body: sent, signal, cache: "no-store" });
+    response = await fetch(base() + path, {
+      method,
+      headers,
+      body: sent,
+      signal,
+      cache: "no-store",
+    });
     text = await response.text();
   } catch (error) {
     if (error.name === "AbortError") throw error;
-    const why = navigator.onLine === false ? "This device is offline." : "The server cannot be reached.";
+    const why =
+      navigator.onLine === false ? "This device is offline." : "The server cannot be reached.";
     throw new ServerError(`${why} Check that it is running, and try again.`, 0);
   }
   let answer = null;
   try {
     answer = JSON.parse(text);
-  } catch { /* told below */ }
+  } catch {
+    /* told below */
+  }
   if (!response.ok || answer === null) {
-    throw new ServerError(messageOf(answer) ?? `The server answered ${response.status}, which is not what this page expects.`, response.status);
+    throw new ServerError(
+      messageOf(answer) ??
+        `The server answered ${response.status}, which is not what this page expects.`,
+      response.status,
+    );
   }
   return { answer, times: timesOf(response.headers, performance.now() - started) };
 }

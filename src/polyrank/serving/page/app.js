@@ -5,69 +5,39 @@ import { call, key, setKey } from "./api.js";
 import { comparisonChart, costChart } from "./charts.js";
 import { ARCHITECTURES, Column, NAMES, navigable, toldOf } from "./columns.js";
 import { byId, copied, h, plural, time, whole } from "./dom.js";
+import { Pool } from "./pool.js";
 import { Calls } from "./snippets.js";
 import { showExamples, Turns } from "./turns.js";
 
-const SIZES = [10, 20, 30, 50, 70, 100, 150, 200, 300, 500, 700, 1000];
-const FIRST_SHOWN = 10, MORE_SHOWN = 20, USUAL_COUNT = 50, WAIT = 350, MOST_RUNS = 400, LOADING = 2000;
+const FIRST_SHOWN = 10,
+  MORE_SHOWN = 20,
+  WAIT = 350,
+  MOST_RUNS = 400,
+  LOADING = 2000;
 const MUCH = 2; // a run that took this many times longer than the same again is told of
 const NARROW = matchMedia("(max-width: 56rem)"); // rankings are one below the other
 
 let about = null; // what /page.json says
 let columns = []; // those whose architecture is served
-let turns, attention, calls;
+let turns, pool, attention, calls;
 let running = null; // what ends the run
 let shown = FIRST_SHOWN;
-let wanted = USUAL_COUNT; // how many are to be ranked, if there are as many
 let selected = null; // the key of the chosen candidate
 let query = null; // what the columns show: {context, source, count, searched}
 let runs = []; // every measured call, for the plot of costs
 let timer = null;
 const known = new Map(); // attention that was asked for already
 
-// What is asked
-
-const source = () => document.querySelector("[name=source]:checked")?.value ?? "own";
-const ownTexts = () => [...new Set(byId("own").value.split(/\r?\n/).map((line) => line.trim()).filter(Boolean))];
-const available = () => (source() === "index" ? (about.index.num_candidates ?? SIZES.at(-1)) : ownTexts().length);
-
-function sizes() {
-  const most = Math.min(Math.max(available(), 1), about.max_items);
-  const fitting = SIZES.filter((size) => size < most);
-  return [...fitting, Math.min(most, SIZES.at(-1))];
-}
-
-const count = () => sizes()[Math.min(Number(byId("count").value), sizes().length - 1)];
-
-function setCount() {
-  const all = sizes();
-  const place = all.findIndex((size) => size >= wanted);
-  byId("count").max = all.length - 1;
-  byId("count").value = place < 0 ? all.length - 1 : place;
-  byId("count").disabled = all.length < 2;
-  showCount();
-}
-
-function showCount() {
-  byId("count-value").textContent = whole(count());
-  byId("count").setAttribute("aria-valuetext", plural(count(), "candidate"));
-  drawCost();
-}
-
-function sourceChanged() {
-  byId("own-field").hidden = source() !== "own";
-  setCount();
-}
-
 // The link
 
 function fragment() {
   const fields = new URLSearchParams();
   for (const text of turns.texts) fields.append("turn", text);
-  fields.set("from", source());
-  if (source() === "own") for (const text of ownTexts()) fields.append("candidate", text);
-  fields.set("n", count());
-  for (const column of columns) if (column.models.length > 1) fields.set(column.architecture, column.model.name);
+  fields.set("from", pool.source);
+  if (pool.source === "own") for (const text of pool.own) fields.append("candidate", text);
+  fields.set("n", pool.count);
+  for (const column of columns)
+    if (column.models.length > 1) fields.set(column.architecture, column.model.name);
   return `#${fields}`;
 }
 
@@ -76,14 +46,10 @@ function restore() {
   const fields = new URLSearchParams(location.hash.slice(1));
   const texts = fields.getAll("turn");
   turns.set(texts);
-  const own = fields.getAll("candidate");
-  if (own.length) byId("own").value = own.join("\n");
-  const from = document.querySelector(`[name=source][value="${fields.get("from") === "index" ? "index" : "own"}"]`);
-  if (fields.has("from") && from) from.checked = true;
-  for (const column of columns) column.use(fields.get(column.architecture) ?? column.models[0].name);
-  wanted = Number(fields.get("n")) || USUAL_COUNT;
-  sourceChanged();
-  return texts.some((text) => text.trim()) && available() > 0;
+  pool.restore(fields.get("from"), fields.getAll("candidate"), Number(fields.get("n")));
+  for (const column of columns)
+    column.use(fields.get(column.architecture) ?? column.models[0].name);
+  return texts.some((text) => text.trim()) && pool.available > 0;
 }
 
 // The run
@@ -99,14 +65,16 @@ function stop() {
 async function run({ remember = true } = {}) {
   stop();
   const context = turns.context;
-  if (!context.length) return complain("Write a question first.", turns.list.querySelector("textarea"));
-  if (source() === "own" && !ownTexts().length) return complain("Write at least one candidate, one per line.", byId("own"));
+  if (!context.length)
+    return complain("Write a question first.", turns.list.querySelector("textarea"));
+  if (pool.source === "own" && !pool.own.length)
+    return complain("Write at least one candidate, one per line.", byId("own"));
   complain("");
   if (remember && location.hash !== fragment()) history.pushState(null, "", fragment());
   const control = new AbortController();
   running = control;
   shown = NARROW.matches ? FIRST_SHOWN / 2 : FIRST_SHOWN;
-  query = { context, source: source(), count: count(), searched: null };
+  query = { context, source: pool.source, count: pool.count, searched: null };
   selected = null;
   known.clear();
   attention.hide();
@@ -117,11 +85,18 @@ async function run({ remember = true } = {}) {
   for (const column of columns) column.waiting("waiting");
   say("Ranking…");
   try {
-    const pool = await retrieve(control.signal);
+    const found = await retrieve(control.signal);
     // one after the other, so that no column's time includes another's
-    for (const column of columns) if (!column.ranking) await rankBy(column, pool, control.signal);
+    for (const column of columns) if (!column.ranking) await rankBy(column, found, control.signal);
     if (control.signal.aborted) return;
-    say(columns.map((column) => `${NAMES[column.architecture]}: ${column.ranking ? `${plural(column.ranking.length, "candidate")} in ${time(column.ms)}` : "failed"}.`).join(" "));
+    say(
+      columns
+        .map(
+          (column) =>
+            `${NAMES[column.architecture]}: ${column.ranking ? `${plural(column.ranking.length, "candidate")} in ${time(column.ms)}` : "failed"}.`,
+        )
+        .join(" "),
+    );
   } catch (error) {
     if (error.name === "AbortError") return;
     for (const column of columns) if (!column.ranking) column.fail(error.message);
@@ -136,10 +111,15 @@ async function run({ remember = true } = {}) {
 
 /** The candidates that every column ranks: own ones, or what the index finds. */
 async function retrieve(signal) {
-  if (query.source === "own") return ownTexts().slice(0, query.count).map((text) => ({ key: text, text }));
+  if (query.source === "own")
+    return pool.own.slice(0, query.count).map((text) => ({ key: text, text }));
   const finder = columns.find((column) => column.model.name === about.index.model);
   finder?.waiting("searching");
-  const { answer, times } = await call("search", { context: query.context, top_k: query.count, rerank: false }, signal);
+  const { answer, times } = await call(
+    "search",
+    { context: query.context, top_k: query.count, rerank: false },
+    signal,
+  );
   const [{ hits, report }] = answer.results;
   query.searched = report.num_candidates;
   const found = hits.map((hit) => ({ key: hit.id, text: hit.text, score: hit.score }));
@@ -147,11 +127,16 @@ async function retrieve(signal) {
   return found;
 }
 
-async function rankBy(column, pool, signal) {
+async function rankBy(column, found, signal) {
   column.waiting("ranking");
-  if (!pool.length) return finished(column, [], { total: 0, parts: {} }, "");
-  const texts = pool.map((each) => each.text);
-  const body = { model: column.model.name, query: query.context, documents: texts, raw_scores: true };
+  if (!found.length) return finished(column, [], { total: 0, parts: {} }, "");
+  const texts = found.map((each) => each.text);
+  const body = {
+    model: column.model.name,
+    query: query.context,
+    documents: texts,
+    raw_scores: true,
+  };
   try {
     let { answer, times } = await call("rerank", body, signal);
     let before = null;
@@ -160,8 +145,21 @@ async function rankBy(column, pool, signal) {
       ({ answer, times } = await call("rerank", body, signal));
       if (before < MUCH * times.total) before = null;
     }
-    const ranking = answer.results.map((result) => ({ ...pool[result.index], score: result.relevance_score }));
-    finished(column, ranking, times, toldOf({ count: pool.length, finder: about.index?.model, isOwn: query.source === "own", first: before }));
+    const ranking = answer.results.map((result) => ({
+      ...found[result.index],
+      score: result.relevance_score,
+    }));
+    finished(
+      column,
+      ranking,
+      times,
+      toldOf({
+        count: found.length,
+        finder: about.index?.model,
+        isOwn: query.source === "own",
+        first: before,
+      }),
+    );
   } catch (error) {
     if (error.name === "AbortError" || error.status === 401 || error.status === 0) throw error;
     column.fail(error.message);
@@ -172,7 +170,15 @@ function finished(column, ranking, times, told) {
   column.ms = times.total;
   column.show(ranking, times, told);
   if (ranking.length) {
-    runs = [...runs, { model: column.model.name, architecture: column.architecture, count: ranking.length, ms: times.total }].slice(-MOST_RUNS);
+    runs = [
+      ...runs,
+      {
+        model: column.model.name,
+        architecture: column.architecture,
+        count: ranking.length,
+        ms: times.total,
+      },
+    ].slice(-MOST_RUNS);
   }
   drawCost();
   drawColumns();
@@ -189,41 +195,73 @@ function drawColumns() {
   const most = Math.max(0, ...columns.map((column) => column.ranking?.length ?? 0));
   byId("more").hidden = most <= shown;
   byId("more").textContent = `Show ${Math.min(MORE_SHOWN, most - shown)} more`;
-  calls.show(columns.filter((column) => column.ranking?.length).map((column) => ({
-    model: column.model.name,
-    architecture: column.architecture,
-    context: query.context,
-    texts: column.ranking.slice(0, shown).map((each) => each.text),
-    count: column.ranking.length,
-    search: query.source === "index" && column.model.name === about.index.model ? { top_k: query.count } : null,
-  })));
+  calls.show(
+    columns
+      .filter((column) => column.ranking?.length)
+      .map((column) => ({
+        model: column.model.name,
+        architecture: column.architecture,
+        context: query.context,
+        texts: column.ranking.slice(0, shown).map((each) => each.text),
+        count: column.ranking.length,
+        search:
+          query.source === "index" && column.model.name === about.index.model
+            ? { top_k: query.count }
+            : null,
+      })),
+  );
 }
 
 function highlight(candidate) {
-  for (const hit of byId("columns").querySelectorAll(".hit")) hit.classList.toggle("same", candidate !== null && hit.dataset.key === candidate);
+  for (const hit of byId("columns").querySelectorAll(".hit"))
+    hit.classList.toggle("same", candidate !== null && hit.dataset.key === candidate);
 }
 
 function pick(candidate, column) {
   selected = selected === candidate ? null : candidate;
   byId("to-attention")?.remove();
-  const hit = [...(column?.list.querySelectorAll(".hit") ?? [])].find((each) => each.dataset.key === selected);
+  const hit = [...(column?.list.querySelectorAll(".hit") ?? [])].find(
+    (each) => each.dataset.key === selected,
+  );
   if (hit && columns.some((each) => each.architecture === "poly")) {
-    hit.after(h("button", { type: "button", id: "to-attention", class: "quiet small", onclick: () => { byId("attention").scrollIntoView(); byId("attention").focus(); } }, "See the attention ↓"));
+    hit.after(
+      h(
+        "button",
+        {
+          type: "button",
+          id: "to-attention",
+          class: "quiet small",
+          onclick: () => {
+            byId("attention").scrollIntoView();
+            byId("attention").focus();
+          },
+        },
+        "See the attention ↓",
+      ),
+    );
   }
-  for (const hit of byId("columns").querySelectorAll(".hit")) hit.setAttribute("aria-pressed", String(hit.dataset.key === selected));
+  for (const hit of byId("columns").querySelectorAll(".hit"))
+    hit.setAttribute("aria-pressed", String(hit.dataset.key === selected));
   if (selected === null) attention.hide();
   else showAttention();
 }
 
 async function showAttention() {
   const column = columns.find((each) => each.architecture === "poly");
-  const text = columns.flatMap((each) => each.ranking ?? []).find((each) => each.key === selected)?.text;
+  const text = columns
+    .flatMap((each) => each.ranking ?? [])
+    .find((each) => each.key === selected)?.text;
   if (!column || text === undefined) return;
-  const model = column.model.name, asked = selected;
+  const model = column.model.name,
+    asked = selected;
   const name = JSON.stringify([model, text]);
   attention.waiting(model);
   try {
-    if (!known.has(name)) known.set(name, (await call("attention", { model, context: query.context, candidates: [text] })).answer);
+    if (!known.has(name))
+      known.set(
+        name,
+        (await call("attention", { model, context: query.context, candidates: [text] })).answer,
+      );
     if (selected === asked) attention.show(known.get(name));
   } catch (error) {
     if (selected === asked) attention.fail(model, error.message);
@@ -232,23 +270,48 @@ async function showAttention() {
 
 function drawCost() {
   const width = Math.max(byId("cost").clientWidth, 260);
-  costChart(byId("cost"), runs, count(), width);
+  costChart(byId("cost"), runs, pool.count, width);
   byId("clear-cost").hidden = !runs.length;
 }
 
 function drawComparison() {
-  const section = byId("comparison"), comparison = about.comparison;
+  const section = byId("comparison"),
+    comparison = about.comparison;
   section.hidden = !comparison;
   if (!comparison) return;
-  const all = [...new Set(comparison.models.flatMap((model) => model.latency.map((each) => each.num_candidates)))].sort((a, b) => a - b);
+  const all = [
+    ...new Set(
+      comparison.models.flatMap((model) => model.latency.map((each) => each.num_candidates)),
+    ),
+  ].sort((a, b) => a - b);
   const chart = h("div", { class: "comparison-chart" });
-  const draw = (size) => comparisonChart(chart, comparison, size, Math.min(Math.max(section.clientWidth - 48, 280), 700));
-  const select = h("select", { "aria-label": "Number of candidates", onchange: () => draw(Number(select.value)) }, all.map((size) => h("option", { value: size }, `${whole(size)} candidates`)));
+  const draw = (size) =>
+    comparisonChart(
+      chart,
+      comparison,
+      size,
+      Math.min(Math.max(section.clientWidth - 48, 280), 700),
+    );
+  const select = h(
+    "select",
+    { "aria-label": "Number of candidates", onchange: () => draw(Number(select.value)) },
+    all.map((size) => h("option", { value: size }, `${whole(size)} candidates`)),
+  );
   select.value = all.includes(1000) ? 1000 : all.at(-1);
   section.replaceChildren(
-    h("div", { class: "card-head" }, h("h2", { id: "comparison-title" }, "Quality against latency"), all.length > 1 && select),
-    h("p", { class: "note" }, `Measured by polyrank compare on ${plural(comparison.num ?? 0, comparison.unit.replace(/ies$/, "y").replace(/s$/, "")).replace("querys", "queries")}: ${comparison.metric} with 95% intervals. Hollow: extrapolated from fewer candidates.`),
-    chart);
+    h(
+      "div",
+      { class: "card-head" },
+      h("h2", { id: "comparison-title" }, "Quality against latency"),
+      all.length > 1 && select,
+    ),
+    h(
+      "p",
+      { class: "note" },
+      `Measured by polyrank compare on ${whole(comparison.num ?? 0)} ${comparison.unit}: ${comparison.metric} with 95% intervals. Hollow: extrapolated from fewer candidates.`,
+    ),
+    chart,
+  );
   draw(Number(select.value));
 }
 
@@ -283,7 +346,21 @@ async function begin() {
     if (error.status === 401) return askForKey(error.message);
     complain(error.message);
     if (error.status === 503) return void setTimeout(begin, LOADING); // it loads its models
-    byId("banner").append(" ", h("button", { type: "button", class: "quiet", onclick: () => { complain(""); begin(); } }, "Try again"));
+    byId("banner").append(
+      " ",
+      h(
+        "button",
+        {
+          type: "button",
+          class: "quiet",
+          onclick: () => {
+            complain("");
+            begin();
+          },
+        },
+        "Try again",
+      ),
+    );
     return;
   }
   complain("");
@@ -299,52 +376,79 @@ function build() {
     const models = served.filter((model) => model.architecture === architecture);
     const preferred = (model) => model.name === about.index?.model || model.name === about.reranker;
     models.sort((a, b) => preferred(b) - preferred(a));
-    return models.length ? [new Column(architecture, models, { choose: () => query && run(), pick, hover: highlight })] : [];
+    return models.length
+      ? [new Column(architecture, models, { choose: () => query && run(), pick, hover: highlight })]
+      : [];
   });
   byId("columns").replaceChildren(...columns.map((column) => column.element));
   byId("columns").style.setProperty("--columns", columns.length);
-  byId("served").textContent = [plural(about.models.length, "model"), about.index?.num_candidates && `${plural(about.index.num_candidates, "candidate")} in the index`].filter(Boolean).join(", ");
+  byId("served").textContent = [
+    plural(about.models.length, "model"),
+    about.index?.num_candidates &&
+      `${plural(about.index.num_candidates, "candidate")} in the index`,
+  ]
+    .filter(Boolean)
+    .join(", ");
   byId("version").textContent = `polyrank ${about.version}`;
-  byId("source").replaceChildren(...[about.index && ["index", "From the index"], ["own", "My own"]].filter(Boolean).map(([value, label], place) => {
-    const input = h("input", { type: "radio", name: "source", value, onchange: () => sourceChanged() });
-    input.checked = place === 0;
-    return h("label", {}, input, h("span", {}, label));
-  }));
-  byId("source").hidden = !about.index;
-  byId("own").value ||= about.candidates.join("\n");
-  showExamples(about.examples, (texts) => { turns.set(texts); run(); });
+  pool.serve(about);
+  showExamples(about.examples, (texts) => {
+    turns.set(texts);
+    run();
+  });
   drawComparison();
   if (restore()) run({ remember: false });
   else turns.list.querySelector("textarea").focus({ preventScroll: true });
 }
 
 turns = new Turns(byId("turns"), byId("context-note"), () => {});
+pool = new Pool(drawCost, () => {
+  clearTimeout(timer);
+  if (!query) return;
+  timer = setTimeout(() => {
+    history.replaceState(null, "", fragment());
+    run({ remember: false });
+  }, WAIT);
+});
 attention = new AttentionView(byId("attention"));
 calls = new Calls(byId("calls"));
 navigable(byId("columns"), () => columns);
 
 byId("add-turn").addEventListener("click", () => turns.add());
-byId("query").addEventListener("submit", (event) => { event.preventDefault(); run(); });
-byId("stop").addEventListener("click", () => { stop(); say("Stopped."); byId("rank").focus(); });
-byId("own").addEventListener("input", setCount);
-byId("more").addEventListener("click", () => { shown += MORE_SHOWN; drawColumns(); });
-byId("clear-cost").addEventListener("click", () => { runs = []; drawCost(); byId("count").focus(); });
-byId("count").addEventListener("input", () => {
-  wanted = count();
-  showCount();
-  clearTimeout(timer);
-  if (query) timer = setTimeout(() => { history.replaceState(null, "", fragment()); run({ remember: false }); }, WAIT);
+byId("query").addEventListener("submit", (event) => {
+  event.preventDefault();
+  run();
+});
+byId("stop").addEventListener("click", () => {
+  stop();
+  say("Stopped.");
+  byId("rank").focus();
+});
+byId("more").addEventListener("click", () => {
+  shown += MORE_SHOWN;
+  drawColumns();
+});
+byId("clear-cost").addEventListener("click", () => {
+  runs = [];
+  drawCost();
+  byId("count").focus();
 });
 byId("link").addEventListener("click", async () => {
   history.replaceState(null, "", fragment());
-  byId("link-done").textContent = (await copied(location.href)) ? "Copied" : "It is in the address bar";
+  byId("link-done").textContent = (await copied(location.href))
+    ? "Copied"
+    : "It is in the address bar";
 });
 byId("key-form").addEventListener("submit", (event) => {
   event.preventDefault();
   setKey(byId("key").value.trim());
   begin();
 });
-byId("key-button").addEventListener("click", () => { stop(); setKey(""); query = null; askForKey(""); });
+byId("key-button").addEventListener("click", () => {
+  stop();
+  setKey("");
+  query = null;
+  askForKey("");
+});
 byId("help-button").addEventListener("click", () => byId("help").showModal());
 document.addEventListener("keydown", (event) => {
   if (event.key === "Enter" && (event.ctrlKey || event.metaKey) && about && !byId("query").hidden) {
@@ -352,11 +456,22 @@ document.addEventListener("keydown", (event) => {
     run();
   } else if (event.key === "Escape" && selected !== null && !byId("help").open) pick(selected);
 });
-window.addEventListener("popstate", () => { if (about) { stop(); if (restore()) run({ remember: false }); } });
+window.addEventListener("popstate", () => {
+  if (about) {
+    stop();
+    if (restore()) run({ remember: false });
+  }
+});
 let resizing = null;
 window.addEventListener("resize", () => {
   clearTimeout(resizing);
-  resizing = setTimeout(() => { if (about) { drawCost(); drawComparison(); if (attention.data) attention.draw(); } }, 150);
+  resizing = setTimeout(() => {
+    if (about) {
+      drawCost();
+      drawComparison();
+      if (attention.data) attention.draw();
+    }
+  }, 150);
 });
 
 // The theme
@@ -375,7 +490,9 @@ byId("theme-button").addEventListener("click", () => {
   document.documentElement.dataset.theme = isDark() ? "light" : "dark";
   try {
     localStorage.setItem("polyrank-theme", document.documentElement.dataset.theme);
-  } catch { /* storage is switched off: the choice lasts as long as the page */ }
+  } catch {
+    /* storage is switched off: the choice lasts as long as the page */
+  }
   showTheme();
 });
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", showTheme);

@@ -4,7 +4,13 @@ import { h, hidden, percent, plural, short, time, whole } from "./dom.js";
 
 export const ARCHITECTURES = ["bi", "poly", "cross"];
 export const NAMES = { bi: "Bi-encoder", poly: "Poly-encoder", cross: "Cross-encoder" };
-const PARTS = [["tokenise", "tokenise"], ["queue", "queue"], ["model", "model"], ["search", "search"], ["rest", "rest"]];
+const PARTS = [
+  ["tokenise", "tokenise"],
+  ["queue", "queue"],
+  ["model", "model"],
+  ["search", "search"],
+  ["rest", "rest"],
+];
 
 /** What an architecture does, in a sentence. */
 export function described(model) {
@@ -23,20 +29,43 @@ export class Column {
     this.model = models[0];
     this.ranking = null; // [{key, text, score}], best first
     this.sent = {}; // the candidates that each model got from this page
-    this.list = h("ol", { class: "hits", "aria-label": `Ranking of the ${NAMES[architecture].toLowerCase()}` });
+    this.list = h("ol", {
+      class: "hits",
+      "aria-label": `Ranking of the ${NAMES[architecture].toLowerCase()}`,
+    });
     this.time = h("div", { class: "times" });
     this.told = h("p", { class: "note told" });
     this.about = h("p", { class: "note about" });
-    this.element = h("article", { class: `column card ${architecture}`, "aria-label": NAMES[architecture] },
-      h("header", {}, h("h3", {}, h("span", { class: "mark", "aria-hidden": "true" }), NAMES[architecture]), this.chooser(choose)),
-      this.about, this.time, this.told, this.list);
+    this.element = h(
+      "article",
+      { class: `column card ${architecture}`, "aria-label": NAMES[architecture] },
+      h(
+        "header",
+        {},
+        h("h3", {}, h("span", { class: "mark", "aria-hidden": "true" }), NAMES[architecture]),
+        this.chooser(choose),
+      ),
+      this.about,
+      this.time,
+      this.told,
+      this.list,
+    );
     this.use(this.model.name);
   }
 
   chooser(choose) {
     if (this.models.length === 1) return h("span", { class: "model-name" }, this.models[0].name);
-    this.select = h("select", { "aria-label": `Model of the ${NAMES[this.architecture].toLowerCase()}`, onchange: () => { this.use(this.select.value); choose(); } },
-      this.models.map((model) => h("option", { value: model.name }, model.name)));
+    this.select = h(
+      "select",
+      {
+        "aria-label": `Model of the ${NAMES[this.architecture].toLowerCase()}`,
+        onchange: () => {
+          this.use(this.select.value);
+          choose();
+        },
+      },
+      this.models.map((model) => h("option", { value: model.name }, model.name)),
+    );
     return this.select;
   }
 
@@ -91,28 +120,45 @@ export class Column {
   draw(shown, before, selected) {
     if (!this.ranking) return;
     const [low, high] = [this.ranking.at(-1)?.score ?? 0, this.ranking[0]?.score ?? 0];
-    const rows = this.ranking.slice(0, shown).map((each, place) => this.hit(each, place, {
-      share: high > low ? (each.score - low) / (high - low) : 1,
-      move: before ? moved(before, each.key, place, shown) : null,
-      isSelected: each.key === selected,
-    }));
+    const rows = this.ranking.slice(0, shown).map((each, place) =>
+      this.hit(each, place, {
+        share: high > low ? (each.score - low) / (high - low) : 1,
+        move: before ? moved(before, each.key, place, shown) : null,
+        isSelected: each.key === selected,
+      }),
+    );
     this.list.replaceChildren(...rows);
     if (!rows.length) this.list.append(h("li", { class: "none" }, "There are no candidates."));
-    const first = this.list.querySelector("[aria-pressed=true]") ?? this.list.querySelector("button");
+    const first =
+      this.list.querySelector("[aria-pressed=true]") ?? this.list.querySelector("button");
     if (first) first.tabIndex = 0;
   }
 
   hit(each, place, { share, move, isSelected }) {
-    const button = h("button", {
-      type: "button", class: "hit", tabindex: -1, "aria-pressed": String(isSelected), "data-key": each.key, title: each.key === each.text ? null : each.key,
-      onclick: () => this.pick(each.key, this),
-      onmouseenter: () => this.hover(each.key), onmouseleave: () => this.hover(null),
-      onfocus: () => this.hover(each.key), onblur: () => this.hover(null),
-    },
+    const button = h(
+      "button",
+      {
+        type: "button",
+        class: "hit",
+        tabindex: -1,
+        "aria-pressed": String(isSelected),
+        "data-key": each.key,
+        title: each.key === each.text ? null : each.key,
+        onclick: () => this.pick(each.key, this),
+        onmouseenter: () => this.hover(each.key),
+        onmouseleave: () => this.hover(null),
+        onfocus: () => this.hover(each.key),
+        onblur: () => this.hover(null),
+      },
       h("span", { class: "place" }, hidden("Place "), String(place + 1), move && move.node),
       h("span", { class: "text", dir: "auto" }, each.text || "(an empty text)"),
       h("span", { class: "score" }, hidden("Score "), short(each.score)),
-      h("span", { class: "bar", "aria-hidden": "true" }, h("span", { class: "fill", vars: { "--share": share.toFixed(4) } })));
+      h(
+        "span",
+        { class: "bar", "aria-hidden": "true" },
+        h("span", { class: "fill", vars: { "--share": share.toFixed(4) } }),
+      ),
+    );
     return h("li", {}, button);
   }
 
@@ -126,16 +172,30 @@ export class Column {
 function moved(before, key, place, shown) {
   const from = before.column.placeOf(key);
   const name = before.column.model.name;
-  if (from === null) return { node: h("span", { class: "move new" }, hidden(", "), "new", hidden(`: not ranked by ${name}`)) };
+  if (from === null)
+    return {
+      node: h(
+        "span",
+        { class: "move new" },
+        hidden(", "),
+        "new",
+        hidden(`: not ranked by ${name}`),
+      ),
+    };
   const step = from - place;
-  const words = step === 0 ? `, as in ${name}` : `, ${step > 0 ? "up" : "down"} ${Math.abs(step)} from ${name}`;
+  const words =
+    step === 0 ? `, as in ${name}` : `, ${step > 0 ? "up" : "down"} ${Math.abs(step)} from ${name}`;
   const isNew = from >= shown;
   const sign = step === 0 ? "=" : `${step > 0 ? "▲" : "▼"}${Math.abs(step)}`;
   const kind = step === 0 ? "same" : step > 0 ? "up" : "down";
   return {
-    node: h("span", { class: `move ${kind}`, title: `${from + 1} in ${name}` },
-      h("span", { "aria-hidden": "true" }, sign), hidden(words),
-      isNew && h("span", { class: "fresh" }, hidden(", "), "new", hidden(" among those shown"))),
+    node: h(
+      "span",
+      { class: `move ${kind}`, title: `${from + 1} in ${name}` },
+      h("span", { "aria-hidden": "true" }, sign),
+      hidden(words),
+      isNew && h("span", { class: "fresh" }, hidden(", "), "new", hidden(" among those shown")),
+    ),
   };
 }
 
@@ -143,10 +203,29 @@ function moved(before, key, place, shown) {
 function timed({ total, parts }) {
   const known = PARTS.filter(([name]) => name !== "rest" || parts.rest >= 0.05);
   const number = (ms) => (ms >= 100 ? whole(Math.round(ms)) : ms.toFixed(1));
-  const bar = h("div", { class: "time-bar", "aria-hidden": "true" },
-    known.map(([name]) => h("span", { class: name, vars: { "--share": total ? (parts[name] / total).toFixed(4) : "0" } })));
-  const numbers = h("dl", { class: "time-parts" }, known.map(([name, label]) =>
-    h("div", { class: name }, h("dt", {}, label), h("dd", { title: percent(total ? parts[name] / total : 0) }, number(parts[name])))), h("div", { class: "unit" }, h("dt", {}, "ms")));
+  const bar = h(
+    "div",
+    { class: "time-bar", "aria-hidden": "true" },
+    known.map(([name]) =>
+      h("span", {
+        class: name,
+        vars: { "--share": total ? (parts[name] / total).toFixed(4) : "0" },
+      }),
+    ),
+  );
+  const numbers = h(
+    "dl",
+    { class: "time-parts" },
+    known.map(([name, label]) =>
+      h(
+        "div",
+        { class: name },
+        h("dt", {}, label),
+        h("dd", { title: percent(total ? parts[name] / total : 0) }, number(parts[name])),
+      ),
+    ),
+    h("div", { class: "unit" }, h("dt", {}, "ms")),
+  );
   return [h("p", { class: "total" }, hidden("Time: "), time(total)), bar, numbers];
 }
 
@@ -167,7 +246,9 @@ export function navigable(container, columns) {
       const lists = columns().map((column) => column.list);
       const next = lists[lists.indexOf(list) + (event.key === "ArrowRight" ? 1 : -1)];
       const there = next ? [...next.querySelectorAll(".hit")] : [];
-      target = there.find((each) => each.dataset.key === hit.dataset.key) ?? there[Math.min(place, there.length - 1)];
+      target =
+        there.find((each) => each.dataset.key === hit.dataset.key) ??
+        there[Math.min(place, there.length - 1)];
     } else return;
     event.preventDefault();
     target?.focus();
@@ -175,13 +256,18 @@ export function navigable(container, columns) {
   container.addEventListener("focusin", (event) => {
     const hit = event.target.closest?.(".hit");
     if (!hit) return;
-    for (const each of hit.closest("ol").querySelectorAll(".hit")) each.tabIndex = each === hit ? 0 : -1;
+    for (const each of hit.closest("ol").querySelectorAll(".hit"))
+      each.tabIndex = each === hit ? 0 : -1;
   });
 }
 
 /** What was done with the candidates, in a sentence. */
 export function toldOf({ count, searched, finder, isOwn, first }) {
   if (searched !== undefined) return `Searched ${plural(searched, "candidate")} of the index.`;
-  const scored = isOwn ? `Scored ${plural(count, "candidate")}.` : `Scored the ${plural(count, "candidate")} that ${finder} found.`;
-  return first === null ? scored : `${scored} The first run, which made their vectors, took ${time(first)}.`;
+  const scored = isOwn
+    ? `Scored ${plural(count, "candidate")}.`
+    : `Scored the ${plural(count, "candidate")} that ${finder} found.`;
+  return first === null
+    ? scored
+    : `${scored} The first run, which made their vectors, took ${time(first)}.`;
 }

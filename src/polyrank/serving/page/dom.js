@@ -9,10 +9,15 @@ function filled(node, properties, children) {
     if (value === undefined || value === null || value === false) continue;
     if (name.startsWith("on")) node.addEventListener(name.slice(2), value);
     else if (name === "class") node.setAttribute("class", value);
-    else if (name === "vars") for (const [key, each] of Object.entries(value)) node.style.setProperty(key, each);
+    else if (name === "vars")
+      for (const [key, each] of Object.entries(value)) node.style.setProperty(key, each);
     else node.setAttribute(name, value === true ? "" : value);
   }
-  node.append(...children.flat(Infinity).filter((each) => each !== null && each !== undefined && each !== false));
+  node.append(
+    ...children
+      .flat(Infinity)
+      .filter((each) => each !== null && each !== undefined && each !== false),
+  );
   return node;
 }
 
@@ -39,10 +44,15 @@ export function time(ms) {
 export function short(value) {
   const size = Math.abs(value);
   if (size >= 100) return value.toFixed(0);
-  return size >= 10 ? value.toFixed(1) : size >= 0.001 || size === 0 ? value.toFixed(3) : value.toExponential(0);
+  return size >= 10
+    ? value.toFixed(1)
+    : size >= 0.001 || size === 0
+      ? value.toFixed(3)
+      : value.toExponential(0);
 }
 
-export const percent = (share) => (share >= 0.0995 ? `${(100 * share).toFixed(0)}%` : `${(100 * share).toFixed(1)}%`);
+export const percent = (share) =>
+  share >= 0.0995 ? `${(100 * share).toFixed(0)}%` : `${(100 * share).toFixed(1)}%`;
 
 export function plural(count, noun) {
   return `${whole(count)} ${noun}${count === 1 ? "" : "s"}`;
@@ -53,7 +63,8 @@ export async function copied(text) {
   try {
     await navigator.clipboard.writeText(text);
     return true;
-  } catch { // no secure context, or not allowed
+  } catch {
+    // no secure context, or not allowed
     const field = h("textarea", { class: "visually-hidden", "aria-hidden": "true" });
     const focused = document.activeElement;
     field.value = text;

@@ -45,7 +45,12 @@ for score, text in sorted(zip(scores, candidates), reverse=True):
     print(f"{score:.4f}  {text}")
 `;
   }
-  const why = architecture === "cross" ? "A cross-encoder has no embeddings" : architecture === "poly" ? "A poly-encoder has many vectors per context" : "OpenAI's embeddings take single texts";
+  const why =
+    architecture === "cross"
+      ? "A cross-encoder has no embeddings"
+      : architecture === "poly"
+        ? "A poly-encoder has many vectors per context"
+        : "OpenAI's embeddings take single texts";
   return `${start}${given}
 # ${why}, so this posts to /v1/rerank.
 answer = client.post(
@@ -77,22 +82,54 @@ export class Calls {
     this.done = h("span", { class: "note", role: "status" });
     this.model = h("select", { "aria-label": "Model of the call", onchange: () => this.write() });
     this.about = h("p", { class: "note" });
-    this.tabs = Object.entries(TABS).map(([name, label]) => h("button", {
-      type: "button", role: "tab", id: `tab-${name}`, "aria-controls": "call-panel", onclick: () => this.choose(name),
-      onkeydown: (event) => this.typed(event, name),
-    }, label));
+    this.tabs = Object.entries(TABS).map(([name, label]) =>
+      h(
+        "button",
+        {
+          type: "button",
+          role: "tab",
+          id: `tab-${name}`,
+          "aria-controls": "call-panel",
+          onclick: () => this.choose(name),
+          onkeydown: (event) => this.typed(event, name),
+        },
+        label,
+      ),
+    );
     section.replaceChildren(
-      h("div", { class: "card-head" }, h("h2", { id: "calls-title" }, "The same by program"), this.model),
-      h("div", { class: "tab-row" }, h("div", { role: "tablist", "aria-label": "Client", class: "tabs" }, this.tabs),
-        h("span", { class: "row" }, this.done, h("button", { type: "button", class: "quiet", id: "copy-call", onclick: () => this.copy() }, "Copy"))),
-      h("div", { id: "call-panel", role: "tabpanel", tabindex: 0 }, h("pre", {}, this.code)), this.about);
+      h(
+        "div",
+        { class: "card-head" },
+        h("h2", { id: "calls-title" }, "The same by program"),
+        this.model,
+      ),
+      h(
+        "div",
+        { class: "tab-row" },
+        h("div", { role: "tablist", "aria-label": "Client", class: "tabs" }, this.tabs),
+        h(
+          "span",
+          { class: "row" },
+          this.done,
+          h(
+            "button",
+            { type: "button", class: "quiet", id: "copy-call", onclick: () => this.copy() },
+            "Copy",
+          ),
+        ),
+      ),
+      h("div", { id: "call-panel", role: "tabpanel", tabindex: 0 }, h("pre", {}, this.code)),
+      this.about,
+    );
     this.choose("curl");
   }
 
   show(queries) {
     this.queries = queries;
     const before = this.model.value;
-    this.model.replaceChildren(...queries.map((query) => h("option", { value: query.model }, query.model)));
+    this.model.replaceChildren(
+      ...queries.map((query) => h("option", { value: query.model }, query.model)),
+    );
     if (queries.some((query) => query.model === before)) this.model.value = before;
     this.section.hidden = !queries.length;
     this.write();
@@ -125,13 +162,22 @@ export class Calls {
     this.code.textContent = snippets(query)[this.tab];
     this.done.textContent = "";
     const shown = query.texts.length;
-    const part = query.count > shown && !(this.tab === "curl" && query.search) ? ` It sends the ${shown} candidates that the column shows, of ${query.count}.` : "";
+    const part =
+      query.count > shown && !(this.tab === "curl" && query.search)
+        ? ` It sends the ${shown} candidates that the column shows, of ${query.count}.`
+        : "";
     const secret = key() ? ` It reads the key from the variable ${ENVIRONMENT}.` : "";
-    const scores = this.tab === "curl" || (this.tab === "openai" && query.architecture === "bi" && typeof query.context === "string") ? "" : " Scores come as relevance from 0 to 1.";
+    const scores =
+      this.tab === "curl" ||
+      (this.tab === "openai" && query.architecture === "bi" && typeof query.context === "string")
+        ? ""
+        : " Scores come as relevance from 0 to 1.";
     this.about.textContent = `${part}${scores}${secret}`.trim();
   }
 
   async copy() {
-    this.done.textContent = (await copied(this.code.textContent)) ? "Copied" : "Select the text to copy it";
+    this.done.textContent = (await copied(this.code.textContent))
+      ? "Copied"
+      : "Select the text to copy it";
   }
 }

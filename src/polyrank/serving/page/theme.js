@@ -2,4 +2,6 @@
 try {
   const theme = localStorage.getItem("polyrank-theme");
   if (theme) document.documentElement.dataset.theme = theme;
-} catch { /* storage is switched off */ }
+} catch {
+  /* storage is switched off */
+}

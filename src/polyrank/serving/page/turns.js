@@ -36,7 +36,14 @@ export class Turns {
   }
 
   row(text) {
-    const field = h("textarea", { rows: 1, dir: "auto", oninput: () => { this.fit(field); this.changed(); } });
+    const field = h("textarea", {
+      rows: 1,
+      dir: "auto",
+      oninput: () => {
+        this.fit(field);
+        this.changed();
+      },
+    });
     field.value = text;
     field.addEventListener("keydown", (event) => {
       if (!event.altKey || !["ArrowUp", "ArrowDown"].includes(event.key)) return;
@@ -45,12 +52,27 @@ export class Turns {
       field.focus();
     });
     const button = (label, icon, act) =>
-      h("button", { type: "button", class: "icon", "data-label": label, onclick: act }, h("span", { "aria-hidden": "true" }, icon));
-    const up = button("Move up", "↑", () => { this.move(row, -1); (up.disabled ? down : up).focus(); });
-    const down = button("Move down", "↓", () => { this.move(row, 1); (down.disabled ? up : down).focus(); });
+      h(
+        "button",
+        { type: "button", class: "icon", "data-label": label, onclick: act },
+        h("span", { "aria-hidden": "true" }, icon),
+      );
+    const up = button("Move up", "↑", () => {
+      this.move(row, -1);
+      (up.disabled ? down : up).focus();
+    });
+    const down = button("Move down", "↓", () => {
+      this.move(row, 1);
+      (down.disabled ? up : down).focus();
+    });
     const remove = button("Remove", "×", () => this.remove(row));
-    const row = h("li", { class: "turn" }, h("span", { class: "speaker", "aria-hidden": "true" }), field,
-      h("span", { class: "turn-tools" }, up, down, remove));
+    const row = h(
+      "li",
+      { class: "turn" },
+      h("span", { class: "speaker", "aria-hidden": "true" }),
+      field,
+      h("span", { class: "turn-tools" }, up, down, remove),
+    );
     return row;
   }
 
@@ -69,7 +91,7 @@ export class Turns {
     const place = rows.indexOf(row);
     row.remove();
     this.numbered();
-    (this.list.children[Math.min(place, rows.length - 2)]?.querySelector("textarea"))?.focus();
+    this.list.children[Math.min(place, rows.length - 2)]?.querySelector("textarea")?.focus();
     this.changed();
   }
 
@@ -86,7 +108,12 @@ export class Turns {
       row.classList.toggle("other", several && isOther);
       row.querySelector(".speaker").textContent = several ? (isOther ? "A" : "B") : "";
       const field = row.querySelector("textarea");
-      field.setAttribute("aria-label", several ? `Turn ${place + 1} of ${rows.length}, speaker ${isOther ? "A" : "B"}` : "Question");
+      field.setAttribute(
+        "aria-label",
+        several
+          ? `Turn ${place + 1} of ${rows.length}, speaker ${isOther ? "A" : "B"}`
+          : "Question",
+      );
       field.placeholder = place ? "The next turn" : "Ask something";
       for (const button of row.querySelectorAll("button")) {
         button.setAttribute("aria-label", `${button.dataset.label} turn ${place + 1}`);
@@ -108,9 +135,21 @@ export class Turns {
 
 /** The chips of examples. */
 export function showExamples(examples, choose) {
-  byId("examples").replaceChildren(...examples.map((example) => {
-    const turns = typeof example === "string" ? [example] : example;
-    const label = turns.length > 1 ? `${turns.length} turns: ${turns.at(-1)}` : turns[0];
-    return h("button", { type: "button", class: "chip", title: turns.join("\n"), dir: "auto", onclick: () => choose(turns) }, label);
-  }));
+  byId("examples").replaceChildren(
+    ...examples.map((example) => {
+      const turns = typeof example === "string" ? [example] : example;
+      const label = turns.length > 1 ? `${turns.length} turns: ${turns.at(-1)}` : turns[0];
+      return h(
+        "button",
+        {
+          type: "button",
+          class: "chip",
+          title: turns.join("\n"),
+          dir: "auto",
+          onclick: () => choose(turns),
+        },
+        label,
+      );
+    }),
+  );
 }
