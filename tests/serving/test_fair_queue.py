@@ -74,12 +74,12 @@ def test_a_large_request_goes_on_beside_an_endless_stream_of_small_ones(queue):
     for _ in range(4):
         pushed(queue, lane, [50])
     served = 0
-    for _ in range(2000):
+    for _ in range(1000):
         for work, _ in batch_of(queue)[1]:
             served += work is large
             if work is not large:
                 pushed(queue, lane, [50])  # its client asks again at once
-    assert served >= 500  # a fifth would be 800
+    assert served >= 250  # a fifth would be 400
 
 
 def test_a_request_within_the_quantum_does_not_wait_for_those_that_come_later(queue):
