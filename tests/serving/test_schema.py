@@ -5,6 +5,7 @@ POLYRANK_API_EXAMPLES sets how many random requests each call gets, valid ones a
 
 import os
 
+import httpx2 as httpx
 import pytest
 import schemathesis
 from hypothesis import HealthCheck, given, seed, settings
@@ -82,6 +83,24 @@ def test_answers_are_as_the_schema_says(url, name, mode):
     answers()
 
 
+SCHEMA = create_app(None).openapi()
+EXAMPLE_MODELS = {"EmbeddingsRequest": "bi", "EmbedRequest": "bi", "NamedEmbedRequest": "bi"}
+
+
+@pytest.mark.parametrize("name", [name for name, each in OPERATIONS.items() if each.body])
+def test_the_examples_of_the_schema_are_answered(url, name):
+    method, path = name.split()
+    body = SCHEMA["paths"][path][method.lower()]["requestBody"]
+    schema = body["content"]["application/json"]["schema"]
+    for reference in schema.get("oneOf", [schema]):
+        title = reference["$ref"].rpartition("/")[2]
+        (sent,) = SCHEMA["components"]["schemas"][title]["examples"]
+        if "model" in sent:
+            sent = {**sent, "model": EXAMPLE_MODELS.get(title, "cross")}
+        answer = httpx.request(method, url + path, json=sent)
+        assert answer.status_code == 200, answer.text
+
+
 @pytest.mark.parametrize("keys", [(), ("a-key",)])
 def test_the_schema_says_what_every_call_answers_and_whether_it_needs_a_key(keys):
     schema = create_app(None, ServerConfig(api_key=keys)).openapi()
@@ -98,6 +117,7 @@ def test_the_schema_says_what_every_call_answers_and_whether_it_needs_a_key(keys
             assert written["security"] == []
         else:
             assert "401" in written["responses"], name
+        assert set(written["tags"]) <= {each["name"] for each in schema["tags"]}
         if operation.body:
             assert {"404", "413", "415", "429", "503", "504"} <= set(written["responses"]), name
     for component in schema["components"]["schemas"].values():

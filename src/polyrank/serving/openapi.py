@@ -15,7 +15,8 @@ Bi-, poly- and cross-encoders behind the calls that clients already make: OpenAI
 Cohere's and Jina's rerank and embed, text-embeddings-inference, vLLM's score, and polyrank's own
 search.
 
-Unknown fields of a body are ignored; a field of the wrong type is an error that names it.
+The calls of other services ignore unknown fields, as those services do; polyrank's own refuse them.
+A field of the wrong type is an error that names it.
 Relevance is from 0 to 1: the sigmoid of a cross-encoder's logit, or (1 + cosine) / 2. Texts that
 are longer than a model reads are cut.
 
@@ -23,6 +24,16 @@ The header `x-request-timeout-ms` of a request shortens the time that it may tak
 the headers `x-request-id`, `x-total-time`, `x-queue-time`, `x-tokenization-time`,
 `x-inference-time` and `x-search-time`, in milliseconds.
 """
+TAGS = (
+    "polyrank",
+    "OpenAI",
+    "Cohere and Jina",
+    "text-embeddings-inference",
+    "vLLM",
+    "Operations",
+    "Page",
+)
+"""The groups of calls, in the order in which /docs shows them."""
 OWN_TITLES = ("HTTPValidationError", "ValidationError")
 """FastAPI's bodies of errors, which are never sent."""
 
@@ -48,6 +59,7 @@ def document(app: FastAPI, needs_key: Callable[[], bool]) -> None:
 def completed(app: FastAPI) -> dict[str, Any]:
     """The schema that FastAPI makes, with the scheme of keys, and only errors that are sent."""
     made = get_openapi(title=app.title, version=app.version, description=ABOUT, routes=app.routes)
+    made["tags"] = [{"name": name} for name in TAGS]
     components = made.setdefault("components", {})
     for title in OWN_TITLES:
         components.get("schemas", {}).pop(title, None)

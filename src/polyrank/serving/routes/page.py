@@ -25,7 +25,7 @@ from polyrank.serving.dependencies import FlowOf, RuntimeOf
 from polyrank.serving.failures import ERRORS, RequestError
 from polyrank.serving.live_index import LiveIndex
 from polyrank.serving.pipeline import Pipeline, Served
-from polyrank.serving.schemas.base import Body, OwnBody, Text, Texts, require_items
+from polyrank.serving.schemas.base import Body, OwnBody, Text, Texts, example, require_items
 from polyrank.serving.selection import model_named, others
 
 router = APIRouter(tags=["Page"], route_class=JsonRoute, responses=ERRORS)
@@ -140,6 +140,8 @@ def read_comparison(folder: Path | None) -> dict[str, Any] | None:
 
 class AttentionRequest(OwnBody):
     """A context, and the candidates whose attention is asked for."""
+
+    model_config = example(context="How do I open a file?", candidates=["Use open()."])
 
     model: str | None = Field(None, description="A poly-encoder; by default the first one served.")
     context: Text | Texts = Field(description="A text, or the turns of a dialogue, oldest first.")

@@ -73,6 +73,11 @@ class OwnBody(Body):
         return value
 
 
+def example(**fields: Any) -> ConfigDict:
+    """The settings of a body that /docs shows with these fields."""
+    return ConfigDict(json_schema_extra={"examples": [fields]})
+
+
 class Usage(Body):
     """The tokens that were read."""
 

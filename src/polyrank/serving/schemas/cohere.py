@@ -11,7 +11,16 @@ from typing import Annotated, Any, Literal
 from annotated_types import MinLen
 from pydantic import Field
 
-from polyrank.serving.schemas.base import Body, Count, EndAtFirst, ModelName, Text, Texts, Usage
+from polyrank.serving.schemas.base import (
+    Body,
+    Count,
+    EndAtFirst,
+    ModelName,
+    Text,
+    Texts,
+    Usage,
+    example,
+)
 
 Documents = Annotated[list[str | dict[str, Any]], EndAtFirst(), MinLen(1)]
 
@@ -21,6 +30,14 @@ EmbeddingType = Literal["float", "base64", "binary", "ubinary"]
 
 class RerankRequest(Body):
     """A query and the documents to order by their relevance."""
+
+    model_config = example(
+        model="my-model",
+        query="How do I open a file?",
+        documents=["Use open().", "Use sorted()."],
+        top_n=1,
+        return_documents=True,
+    )
 
     model: ModelName = None
     query: Text | Texts = Field(
@@ -122,6 +139,13 @@ class EmbedInput(Body):
 
 class EmbedRequest(Body):
     """Texts to embed."""
+
+    model_config = example(
+        model="my-model",
+        texts=["Use open().", "Use sorted()."],
+        input_type="search_document",
+        embedding_types=["float"],
+    )
 
     model: ModelName = None
     texts: Texts | None = Field(None, description="The texts; either these or `inputs`.")

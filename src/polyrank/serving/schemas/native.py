@@ -9,7 +9,7 @@ from pydantic import BeforeValidator, Field, model_validator
 from typing_extensions import Self
 
 from polyrank.serving.failures import RequestError
-from polyrank.serving.schemas.base import Body, EndAtFirst, OwnBody, Text, Texts, whole
+from polyrank.serving.schemas.base import Body, EndAtFirst, OwnBody, Text, Texts, example, whole
 
 MOST_HITS = 10_000
 """The most hits of one context."""
@@ -24,6 +24,8 @@ ContextText = Text | Texts
 
 class SearchRequest(OwnBody):
     """What to look for in the index."""
+
+    model_config = example(context="How do I open a file?", top_k=3)
 
     context: ContextText | None = Field(
         None, description="A text, or the turns of a dialogue, oldest first."
@@ -135,6 +137,10 @@ class GivenCandidate(OwnBody):
 class UpsertRequest(OwnBody):
     """Candidates to add or to replace."""
 
+    model_config = example(
+        candidates=[{"id": "a1", "text": "Use open().", "metadata": {"year": 2026}}]
+    )
+
     candidates: Annotated[list[GivenCandidate], EndAtFirst(), MinLen(1)]
 
 
@@ -147,6 +153,8 @@ class UpsertAnswer(Body):
 
 class DeleteRequest(OwnBody):
     """Candidates to delete."""
+
+    model_config = example(ids=["a1"])
 
     ids: Texts
 

@@ -8,13 +8,15 @@ from annotated_types import MinLen
 from pydantic import Field, field_validator
 
 from polyrank.serving.failures import RequestError
-from polyrank.serving.schemas.base import Body, Count, EndAtFirst, Text, Usage
+from polyrank.serving.schemas.base import Body, Count, EndAtFirst, Text, Usage, example
 
 InputType = Literal["query", "document", "search_query", "search_document"]
 
 
 class EmbeddingsRequest(Body):
     """Texts to embed."""
+
+    model_config = example(model="my-model", input=["How do I open a file?", "Use open()."])
 
     model: str = Field(description="The name of a served bi- or poly-encoder, from `/v1/models`.")
     input: Text | Annotated[list[Text], EndAtFirst(), MinLen(1)] = Field(

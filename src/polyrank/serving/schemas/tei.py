@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from polyrank.serving.schemas.base import Body, Count, ModelName, Text, Texts
+from polyrank.serving.schemas.base import Body, Count, ModelName, Text, Texts, example
 
 Prompt = Literal["query", "document", "passage"]
 Direction = Literal["left", "right", "Left", "Right"]
@@ -18,6 +18,8 @@ Truncated = Annotated[
 
 class TeiEmbedRequest(Body):
     """Texts to embed."""
+
+    model_config = example(inputs=["Use open().", "Use sorted()."])
 
     inputs: str | Texts = Field(description="One text, or a list of texts.")
     normalize: bool | None = Field(
@@ -40,6 +42,10 @@ class TeiEmbedRequest(Body):
 
 class TeiRerankRequest(Body):
     """A query and the texts to order by their relevance."""
+
+    model_config = example(
+        query="How do I open a file?", texts=["Use open().", "Use sorted()."], return_text=True
+    )
 
     query: Text | Texts = Field(description="A text, or the turns of a dialogue, oldest first.")
     texts: Texts = Field(description="The texts to order.")
@@ -70,6 +76,10 @@ class SimilarityInputs(Body):
 
 class SimilarityRequest(Body):
     """A text, and those to compare it with."""
+
+    model_config = example(
+        inputs={"source_sentence": "How do I open a file?", "sentences": ["Use open()."]}
+    )
 
     inputs: SimilarityInputs
     parameters: dict[str, Any] | None = Field(None, description="Accepted and ignored.")

@@ -6,11 +6,13 @@ from typing import Literal
 
 from pydantic import Field
 
-from polyrank.serving.schemas.base import Body, ModelName, Texts, Usage
+from polyrank.serving.schemas.base import Body, ModelName, Texts, Usage, example
 
 
 class ScoreRequest(Body):
     """Pairs of texts: the first with each of the second, or one by one."""
+
+    model_config = example(text_1="How do I open a file?", text_2=["Use open().", "Use sorted()."])
 
     model: ModelName = None
     text_1: str | Texts | None = Field(
