@@ -90,6 +90,15 @@ def test_the_rest_of_a_body_that_was_refused_must_come_soon(hasty, served):
     assert raw.hangs_up()
 
 
+def test_a_body_whose_chunks_are_broken_is_refused(served):
+    raw = Raw(served.port).send(
+        b"POST /v1/embeddings HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n5\r\n"
+    )
+    raw.send(b'{"a":\r\nnonsense\r\n')
+    assert refused(raw) == 400
+    assert Raw(served.port).ask("/health")[0] == 200
+
+
 def test_requests_one_after_the_other_before_any_answer_are_answered_in_turn(served):
     raw = Raw(served.port)
     raw.send(b"GET /health HTTP/1.1\r\nHost: x\r\n\r\nGET /nowhere HTTP/1.1\r\nHost: x\r\n\r\n")

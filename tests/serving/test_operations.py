@@ -200,6 +200,12 @@ def test_the_documents_of_the_calls_need_no_other_server(started):
     assert httpx.get(f"{started.url}/docs/static/swagger-ui-bundle.js").status_code == 200
 
 
+@pytest.mark.parametrize("path", ["/health", "/ready"])
+def test_balancers_may_ask_for_the_head_alone(started, path):
+    response = httpx.head(started.url + path)
+    assert (response.status_code, response.content) == (200, b"")
+
+
 def test_ready_says_why_not(started, index, bi):
     assert httpx.get(f"{started.url}/ready").status_code == 200
     started.app.state.draining = True

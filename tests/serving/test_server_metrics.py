@@ -1,5 +1,7 @@
 """What Prometheus reads: where time went, and no more series than routes."""
 
+import threading
+
 import httpx2 as httpx
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
@@ -105,6 +107,24 @@ def test_a_server_that_cannot_compute_or_search_is_not_ready(server, monkeypatch
     code = {"compute thread": "stopped", "store": "store_down"}[gone]
     assert response.json()["error"]["code"] == code
     assert httpx.get(f"{server.url}/health").status_code == 200
+
+
+def test_a_store_that_hangs_is_asked_once_at_a_time(server, monkeypatch):
+    asked, answer = [], threading.Event()
+
+    def hang(index):
+        asked.append(index)
+        answer.wait(30)
+        return 0
+
+    monkeypatch.setattr("polyrank.serving.routes.health.STORE_SECONDS", 0.05)
+    monkeypatch.setattr(type(server.app.state.runtime.pipeline.index), "__len__", hang)
+    try:
+        for _ in range(10):
+            assert httpx.get(f"{server.url}/ready").status_code == 503
+        assert len(asked) == 1
+    finally:
+        answer.set()
 
 
 def down(index):

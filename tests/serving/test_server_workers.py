@@ -38,9 +38,13 @@ def test_the_process_with_fewest_connections_takes_the_next(states, connections,
     ]
 
 
+KEY = "sk-xq7secret"
+HEADER = f"Authorization: Bearer {KEY}"
+
+
 def by_worker(port, name):
     """A metric of each process, for one route where it has several."""
-    status, _, body = Raw(port).ask("/metrics")
+    status, _, body = Raw(port).ask("/metrics", None, HEADER)
     assert status == 200
     return {
         sample.labels["worker"]: sample.value
@@ -61,6 +65,7 @@ def until(condition):
 def test_processes_share_the_work_and_one_that_dies_is_replaced(folders, tmp_path):
     server = Process(
         "--model", str(folders / "bi"), "--workers", "2", "--drain-seconds", "0",
+        "--api-key", KEY,
         log=tmp_path / "log",
     )  # fmt: skip
     try:
@@ -69,7 +74,7 @@ def test_processes_share_the_work_and_one_that_dies_is_replaced(folders, tmp_pat
         assert (facts["workers"], facts["pid"]) == (2, server.process.pid)
         kept = [Raw(port) for _ in range(8)]
         for raw in kept:
-            assert raw.ask("/v1/embeddings", EMBEDDINGS)[0] == 200
+            assert raw.ask("/v1/embeddings", EMBEDDINGS, HEADER)[0] == 200
         counts = by_worker(port, "polyrank_requests_total")
         assert counts.keys() == {"0", "1"}
         assert sum(counts.values()) == 8
@@ -81,12 +86,15 @@ def test_processes_share_the_work_and_one_that_dies_is_replaced(folders, tmp_pat
             if "resource_tracker" not in " ".join(child.cmdline())
         ]
         assert len(workers) == 2
+        assert not any(KEY in " ".join(worker.cmdline()) for worker in workers)
+        assert kept[0].ask("/reload", b"", HEADER)[0] == 200
+        until(lambda: '"reloaded"' in server.log.read_text())  # the other process
         for raw in kept:
             raw.close()
         workers[0].kill()
         psutil.wait_procs(workers[:1], timeout=10)
         for _ in range(20):  # the other process serves all
-            assert Raw(port).ask("/v1/embeddings", EMBEDDINGS)[0] == 200
+            assert Raw(port).ask("/v1/embeddings", EMBEDDINGS, HEADER)[0] == 200
         until(lambda: len(by_worker(port, "process_open_fds")) == 2)
 
         server.send(signal.SIGINT)
@@ -95,6 +103,7 @@ def test_processes_share_the_work_and_one_that_dies_is_replaced(folders, tmp_pat
         assert b"Interrupted" in rest
         assert "is started again" in server.log.read_text()
         assert "Traceback" not in server.log.read_text()
+        assert KEY not in server.log.read_text()
         assert not any(worker.is_running() for worker in workers)
     finally:
         server.kill()

@@ -52,6 +52,7 @@ def create_app(pipeline: Pipeline, config: ServerConfig | None = None) -> FastAP
         app.state.runtime = Runtime(pipeline, settings, app.state.metrics)
         app.state.metrics.watch(app.state.runtime)
         await app.state.runtime.start()
+        await asyncio.to_thread(app.openapi)  # which errors of unknown paths read
         yield
         await asyncio.to_thread(app.state.runtime.close)
 

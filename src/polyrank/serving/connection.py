@@ -157,9 +157,12 @@ class Connection(HttpToolsProtocol):
         """Refuse what is not HTTP or exceeds a limit, in the documented form, and hang up."""
         self.is_refused = True
         self.be_calm()
-        if self.is_answering:  # of an earlier request, whose answer comes first
-            self.cycle.keep_alive = False
-            return
+        if self.is_answering:
+            if not self.cycle.more_body or self.cycle.response_started or self.pipeline:
+                self.cycle.keep_alive = False  # the answer to an earlier request comes first
+                return
+            self.cycle.disconnected = True  # its body is broken: nothing else can be answered
+            self.cycle.message_event.set()
         error = self.refusal or RequestError(
             400, "This is not a request of HTTP/1.1.", "Check what sends it, and the port."
         )

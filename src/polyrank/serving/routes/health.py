@@ -4,24 +4,28 @@ from __future__ import annotations
 
 import asyncio
 
-from fastapi import APIRouter, Request, Response
+from fastapi import APIRouter, FastAPI, Request, Response
 from fastapi.responses import PlainTextResponse
 from prometheus_client import CONTENT_TYPE_LATEST
 
+from polyrank.retrieval.index import Index
 from polyrank.serving.dependencies import RuntimeOf
 from polyrank.serving.failures import ErrorBody, RequestError, documented
+from polyrank.serving.logs import log_failure
 
 router = APIRouter(tags=["Operations"], responses=documented(ErrorBody, 400, 500))
 STORE_SECONDS = 2.0
 """How long the store may take to answer."""
 
 
+@router.head("/health", include_in_schema=False)
 @router.get("/health")
 async def health() -> dict[str, str]:
     """Say that the process is alive."""
     return {"status": "ok"}
 
 
+@router.head("/ready", include_in_schema=False)
 @router.get("/ready", responses=documented(ErrorBody, 503))
 async def ready(request: Request, runtime: RuntimeOf) -> dict[str, str]:
     """Say whether requests should be sent here; 503 with the reason where not."""
@@ -32,14 +36,24 @@ async def ready(request: Request, runtime: RuntimeOf) -> dict[str, str]:
     index = runtime.pipeline.index
     if index is not None:
         try:
-            await asyncio.wait_for(asyncio.to_thread(len, index), STORE_SECONDS)
+            await asyncio.wait_for(asyncio.shield(probe(request.app, index)), STORE_SECONDS)
         except Exception as error:
+            log_failure("the store of the index", error)
             raise not_ready(
                 "The store of the index does not answer.",
                 "Look at the store; the log has more.",
                 "store_down",
             ) from error
     return {"status": "ready"}
+
+
+def probe(app: FastAPI, index: Index) -> asyncio.Future[int]:
+    """A question to the store; the last one, if that still waits for its answer."""
+    last: asyncio.Future[int] | None = getattr(app.state, "probe", None)
+    if last is None or last.done():
+        app.state.probe = last = asyncio.ensure_future(asyncio.to_thread(len, index))
+        last.add_done_callback(lambda done: done.cancelled() or done.exception())
+    return last
 
 
 @router.get("/metrics", response_class=PlainTextResponse, responses=documented(ErrorBody, 401))
