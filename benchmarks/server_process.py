@@ -5,6 +5,7 @@ Every server has the same cores, and so has whoever sends it requests.
 
 from __future__ import annotations
 
+import ctypes
 import os
 import signal
 import socket
@@ -23,6 +24,8 @@ from typing_extensions import Self
 from benchmarks.load import HOST
 
 START_SECONDS = 300
+SET_DEATH_SIGNAL = 1
+"""PR_SET_PDEATHSIG of Linux' prctl."""
 OFFLINE = {
     "HF_HUB_OFFLINE": "1",
     "TRANSFORMERS_OFFLINE": "1",
@@ -56,6 +59,7 @@ class ServerProcess:
                 stdout=output,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
+                preexec_fn=die_with_parent,  # noqa: PLW1509 - no thread of ours holds a lock
             )
         self.process = psutil.Process(self.popen.pid)
         try:
@@ -127,6 +131,11 @@ class ServerProcess:
 
     def __exit__(self, *_: Any) -> None:
         self.stop()
+
+
+def die_with_parent() -> None:
+    """Have the kernel end this process when the benchmark ends, however it does."""
+    ctypes.CDLL(None).prctl(SET_DEATH_SIGNAL, signal.SIGKILL)
 
 
 def free_port() -> int:
