@@ -454,7 +454,11 @@ document.addEventListener("keydown", (event) => {
   if (event.key === "Enter" && (event.ctrlKey || event.metaKey) && about && !byId("query").hidden) {
     event.preventDefault();
     run();
-  } else if (event.key === "Escape" && selected !== null && !byId("help").open) pick(selected);
+  } else if (event.key === "Escape" && selected !== null && !byId("help").open) {
+    const hits = [...byId("columns").querySelectorAll("[aria-pressed=true]")];
+    if (!byId("columns").contains(document.activeElement)) hits[0]?.focus();
+    pick(selected);
+  }
 });
 window.addEventListener("popstate", () => {
   if (about) {
@@ -483,7 +487,7 @@ function isDark() {
 
 function showTheme() {
   byId("theme-button").setAttribute("aria-pressed", String(isDark()));
-  if (attention.data?.codes) attention.paint();
+  if (attention.data?.codes) attention.map.paint();
 }
 
 byId("theme-button").addEventListener("click", () => {

@@ -1,10 +1,8 @@
 // The poly view: which codes a candidate attends to, and which tokens each code attends to.
-// One pixel of the canvas is one weight; CSS makes cells of them, so that any size is cheap.
 
-import { h, hidden, percent, plural, short } from "./dom.js";
+import { h, hidden, percent, short } from "./dom.js";
+import { Heatmap } from "./heatmap.js";
 
-const ROW = 22; // pixels of a row of the map
-const WIDE = 190; // pixels left and right of the map
 const SAID = {
   learnt: [
     "code",
@@ -93,13 +91,17 @@ export class AttentionView {
     ];
     if (data.codes) {
       this.prepare();
-      parts.push(this.running(), this.controls(), this.map(), this.readout, this.legend());
+      const weights = candidate.weights;
+      const { order, rows, noun } = this;
+      this.map = new Heatmap({ ...data, rows, order, weights, noun }, this);
+      const drawn = this.map.draw(this.section.clientWidth || 800);
+      parts.push(this.running(), this.controls(), drawn, this.map.readout, this.legend());
     } else {
       parts.push(h("p", { class: "note" }, data.note), this.bars());
     }
     parts.push(this.table());
     this.section.replaceChildren(...parts);
-    if (data.codes) this.paint();
+    if (data.codes) this.map.paint();
     this.focusOn(this.pinned);
   }
 
@@ -119,7 +121,6 @@ export class AttentionView {
       codes.reduce((sum, row, code) => sum + weights[code] * row[place], 0),
     );
     this.peak = this.totals.reduce((a, b) => Math.max(a, b), 0);
-    this.cursor = null;
   }
 
   /** From 0 to 1: how strongly a weight is coloured. */
@@ -178,105 +179,6 @@ export class AttentionView {
     );
   }
 
-  map() {
-    const { codes, tokens } = this.data;
-    const available = Math.max((this.section.clientWidth || 800) - WIDE - 60, 120);
-    this.cell = Math.max(Math.min(Math.floor(available / codes.length), 40), 10);
-    const weights = this.candidate.weights;
-    const top = Math.max(...weights);
-    this.canvas = h("canvas", {
-      width: codes.length,
-      height: this.rows.length,
-      "aria-hidden": "true",
-    });
-    this.marker = h("div", { class: "marker", hidden: true });
-    this.kept = h("div", { class: "kept", hidden: true });
-    this.grid = h(
-      "div",
-      {
-        class: "cells",
-        tabindex: 0,
-        role: "application",
-        "aria-roledescription": "heatmap",
-        "aria-label": `Attention of ${plural(codes.length, this.noun)} over ${plural(this.rows.length, "token")}. Arrow keys move, Enter keeps a ${this.noun}. A table follows.`,
-        onmousemove: (event) => this.moveTo(this.cellAt(event)),
-        onmousedown: (event) => {
-          this.cursor = this.cellAt(event);
-        },
-        onmouseleave: () =>
-          document.activeElement === this.grid ? this.moveTo(this.cursor) : this.leave(),
-        onclick: () => this.pin(this.order[this.cursor.column]),
-        onkeydown: (event) => this.typed(event),
-        onfocus: () => this.moveTo((this.cursor ??= { row: 0, column: 0 })),
-        onblur: () => this.leave(),
-      },
-      this.canvas,
-      this.kept,
-      this.marker,
-    );
-    this.readout = h("p", { class: "readout", role: "status", "aria-live": "polite" });
-    const bars = h(
-      "div",
-      { class: "code-bars", "aria-hidden": "true" },
-      this.order.map((code) =>
-        h(
-          "span",
-          {
-            title: `${this.noun} ${code + 1}: ${percent(weights[code])}`,
-            onclick: () => this.pin(code),
-          },
-          h("i", { vars: { "--share": (top ? weights[code] / top : 0).toFixed(4) } }),
-        ),
-      ),
-    );
-    const names = h(
-      "div",
-      { class: "tokens", "aria-hidden": "true" },
-      this.rows
-        .map((place) => tokens[place])
-        .map((token) =>
-          h(
-            "span",
-            {
-              class: `${token.kind}${token.joined ? " joined" : ""}`,
-              dir: "auto",
-              title: token.text,
-            },
-            token.text,
-          ),
-        ),
-    );
-    this.sumNote = h("span");
-    this.tokenBars = this.rows.map(() => h("i"));
-    const totals = h(
-      "div",
-      { class: "totals", "aria-hidden": "true" },
-      this.tokenBars.map((bar) => h("span", {}, bar)),
-    );
-    return h(
-      "div",
-      {
-        class: "map",
-        vars: {
-          "--cell": `${this.cell}px`,
-          "--row": `${ROW}px`,
-          "--columns": codes.length,
-          "--rows": this.rows.length,
-        },
-      },
-      h(
-        "div",
-        { class: "corner" },
-        h("span", {}, `weight of each ${this.noun}, up to ${percent(top)}`),
-      ),
-      bars,
-      h("div", { class: "corner end" }, this.sumNote),
-      names,
-      this.grid,
-      totals,
-    );
-  }
-
   /** Without the codes' attention: the candidate's alone. */
   bars() {
     const weights = this.candidate.weights;
@@ -297,26 +199,6 @@ export class AttentionView {
     );
   }
 
-  paint() {
-    const { codes } = this.data;
-    const style = getComputedStyle(this.section);
-    const [from, to] = ["--map-low", "--map-high"].map((name) =>
-      rgb(style.getPropertyValue(name), this.section),
-    );
-    const drawing = this.canvas.getContext("2d");
-    const image = drawing.createImageData(codes.length, this.rows.length);
-    this.order.forEach((code, column) =>
-      this.rows.forEach((place, row) => {
-        const strength = this.strength(codes[code][place]);
-        const at = 4 * (row * codes.length + column);
-        for (let channel = 0; channel < 3; channel++)
-          image.data[at + channel] = from[channel] + strength * (to[channel] - from[channel]);
-        image.data[at + 3] = 255;
-      }),
-    );
-    drawing.putImageData(image, 0, 0);
-  }
-
   legend() {
     const even =
       this.data.even_share > 0
@@ -333,65 +215,6 @@ export class AttentionView {
     );
   }
 
-  cellAt(event) {
-    const box = this.canvas.getBoundingClientRect();
-    const within = (share, count) => Math.min(Math.max(Math.floor(share * count), 0), count - 1);
-    return {
-      column: within((event.clientX - box.left) / box.width, this.order.length),
-      row: within((event.clientY - box.top) / box.height, this.rows.length),
-    };
-  }
-
-  typed(event) {
-    if (event.ctrlKey || event.metaKey || event.altKey) return;
-    const at = this.cursor;
-    const steps = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1] };
-    let [row, column] = [at.row, at.column];
-    if (steps[event.key]) [row, column] = [row + steps[event.key][0], column + steps[event.key][1]];
-    else if (event.key === "Home") column = 0;
-    else if (event.key === "End") column = this.order.length - 1;
-    else if (event.key === "PageUp") row -= 10;
-    else if (event.key === "PageDown") row += 10;
-    else if (event.key === "Enter" || event.key === " ") {
-      event.preventDefault();
-      this.pin(this.order[column]);
-      return;
-    } else if (event.key === "Escape" && this.pinned !== null) {
-      event.stopPropagation();
-      this.pin(null);
-      return;
-    } else return;
-    event.preventDefault();
-    const limit = (value, count) => Math.min(Math.max(value, 0), count - 1);
-    this.cursor = { row: limit(row, this.rows.length), column: limit(column, this.order.length) };
-    this.moveTo(this.cursor);
-    this.marker.scrollIntoView({ block: "nearest", inline: "nearest" });
-  }
-
-  moveTo({ row, column }) {
-    const place = this.rows[row];
-    const code = this.order[column];
-    this.marker.hidden = false;
-    this.marker.style.setProperty("--x", column);
-    this.marker.style.setProperty("--y", row);
-    const weight = this.data.codes[code][place];
-    const { text, kind } = this.data.tokens[place];
-    const nothing = kind === "prompt" && !weight ? ", which is not read" : "";
-    this.readout.replaceChildren(
-      h("b", {}, `${this.noun} ${code + 1}`),
-      ` gives ${percent(weight)} to “`,
-      h("bdi", {}, text),
-      `”${nothing}; this candidate gives the ${this.noun} ${percent(this.candidate.weights[code])}.`,
-    );
-    this.focusOn(this.pinned ?? code);
-  }
-
-  leave() {
-    this.marker.hidden = true;
-    this.readout.replaceChildren();
-    this.focusOn(this.pinned);
-  }
-
   pin(code) {
     this.pinned = this.pinned === code ? null : code;
     this.focusOn(this.pinned ?? code);
@@ -406,17 +229,11 @@ export class AttentionView {
     this.spans.forEach((span, place) =>
       span.style.setProperty("--strength", this.strength(values[place], most).toFixed(3)),
     );
-    this.tokenBars.forEach((bar, row) =>
-      bar.style.setProperty("--share", (most ? values[this.rows[row]] / most : 0).toFixed(4)),
-    );
-    this.sumNote.textContent = `up to ${percent(most)}`;
+    this.map.show(values, most);
     this.about.textContent =
       code === null
         ? `all ${this.noun}s, as this candidate weighs them`
         : `${this.noun} ${code + 1}${this.pinned === code ? ", which is kept" : ""}`;
-    const column = this.pinned === null ? -1 : this.order.indexOf(this.pinned);
-    this.kept.hidden = column < 0;
-    this.kept.style.setProperty("--x", Math.max(column, 0));
   }
 
   table() {
@@ -485,17 +302,4 @@ export class AttentionView {
       ),
     );
   }
-}
-
-/** A colour of CSS as three numbers. */
-function rgb(colour, near) {
-  const probe = h("i", { hidden: true });
-  probe.style.color = colour.trim();
-  near.append(probe);
-  const found = getComputedStyle(probe)
-    .color.match(/[\d.]+/g)
-    .slice(0, 3)
-    .map(Number);
-  probe.remove();
-  return found;
 }
