@@ -324,6 +324,13 @@ def test_a_request_that_nobody_waits_for_is_not_begun(live):
     assert live.engine.present("abc") == {"b", "c"}
 
 
+def test_a_store_that_does_not_answer_in_time(live):
+    flow = Flow.lasting(0.05)
+    with pytest.raises(StorageError, match="in time"):
+        asyncio.run(live.apart(lambda: threading.Event().wait(0.3), flow))
+    assert flow.times.search > 0
+
+
 def test_a_server_that_takes_no_changes(pipeline):
     with (
         running(create_app(pipeline, ServerConfig(read_only=True))) as server,

@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 import torch
 from numpy.typing import NDArray
 
-from polyrank.errors import IndexFolderError, UsageError
+from polyrank.errors import IndexFolderError, StorageError, UsageError
 from polyrank.records import Candidate
 from polyrank.retrieval.engine import Found
 from polyrank.retrieval.filters import Filter
@@ -32,6 +32,9 @@ from polyrank.serving.search_lane import Query, SearchLane
 
 T = TypeVar("T")
 LOG = logging.getLogger("polyrank.serving")
+
+SHARE = 0.9
+"""Of the time that a request has, what a store may take."""
 
 STORE_THREADS = 8
 """Requests of a vector database that are under way at once."""
@@ -145,10 +148,18 @@ class LiveIndex:
         return await self.apart(get, flow)
 
     async def apart(self, work: Callable[[], T], flow: Flow) -> T:
-        """What `work` returns, in a thread of its own: it waits for a disk or a server."""
+        """What `work` returns, in a thread of its own: it waits for a disk or a server.
+
+        Raises StorageError a little before the deadline, so that the answer can say what is late.
+        """
         started = time.monotonic()
+        waiting = asyncio.get_running_loop().run_in_executor(self._threads, work)
         try:
-            return await asyncio.get_running_loop().run_in_executor(self._threads, work)
+            return await asyncio.wait_for(waiting, SHARE * flow.remaining)
+        except asyncio.TimeoutError as error:
+            raise StorageError(
+                "The store of the index did not answer in time.", "See whether it is there."
+            ) from error
         finally:
             flow.times.search += time.monotonic() - started
 
