@@ -3,8 +3,12 @@
 import httpx2 as httpx
 import numpy as np
 import pytest
+from running import running
 
 from polyrank._version import __version__
+from polyrank.models.bi_encoder import BiEncoder
+from polyrank.serving.app import create_app
+from polyrank.serving.pipeline import Pipeline
 
 TEXTS = ["open the file and read the first line", "sound and screen", "", "yes"]
 QUERY = "how do i read a file"
@@ -77,6 +81,25 @@ def test_similarity_is_the_cosine(client, bi, poly):
     found = posted(client, "/similarity", inputs=sent, model="poly")
     expected = poly.score(QUERY, TEXTS) * poly.config.temperature
     np.testing.assert_allclose(found, expected, atol=1e-6)
+
+
+def test_a_model_of_inner_products_keeps_its_lengths_where_that_is_asked_for(bert):
+    model = BiEncoder.from_pretrained(bert, similarity="dot", device="cpu", dtype="float32")
+    own = model.encode_candidates(TEXTS, convert_to_numpy=True)
+    assert (np.abs(np.linalg.norm(own, axis=1) - 1) > 0.1).all()
+    app = create_app(Pipeline({"dot": model}))
+    with running(app) as server, httpx.Client(base_url=server.url) as client:
+        plain = posted(client, "/embed", inputs=TEXTS)
+        kept = posted(client, "/embed", inputs=TEXTS, normalize=False)
+        cut = posted(client, "/v1/embeddings", model="dot", input=TEXTS[:2], dimensions=5)
+        ranked = posted(client, "/rerank", query=QUERY, texts=TEXTS)
+    np.testing.assert_allclose(plain, own / np.linalg.norm(own, axis=1, keepdims=True), atol=1e-5)
+    np.testing.assert_allclose(kept, own, atol=1e-5)
+    vectors = [each["embedding"] for each in cut["data"]]
+    np.testing.assert_allclose(vectors, own[:2, :5], atol=1e-5)
+    scores = model.score(QUERY, TEXTS).sigmoid()
+    for each in ranked:
+        assert each["score"] == pytest.approx(float(scores[each["index"]]), abs=1e-5)
 
 
 def test_info_says_what_is_served(client, bi):
