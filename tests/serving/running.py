@@ -67,6 +67,22 @@ def running(app, *, drain_seconds=0.0, timeout=10.0, last_call_seconds=0.0):
         thread.join()
 
 
+def until(condition):
+    """Wait until something holds, for at most a minute."""
+    end = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.02)
+
+
+def accepts(port):
+    """Whether a server still accepts connections."""
+    try:
+        return Raw(port).ask("/health")[0] == 200
+    except OSError:
+        return False
+
+
 class Raw:
     """One connection, by hand."""
 

@@ -1,13 +1,12 @@
 """Several processes on one socket, as users start them."""
 
 import signal
-import time
 
 import psutil
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
-from running import Raw
-from test_signals import EMBEDDINGS, Process
+from running import Process, Raw, until
+from test_signals import EMBEDDINGS
 
 from polyrank.serving.workers import ABSENT, LOADING, READY, Board
 
@@ -53,13 +52,6 @@ def by_worker(port, name):
         if sample.name == name
         and sample.labels.get("endpoint", "/v1/embeddings") == "/v1/embeddings"
     }
-
-
-def until(condition):
-    end = time.monotonic() + 60
-    while not condition():
-        assert time.monotonic() < end
-        time.sleep(0.05)
 
 
 def test_processes_share_the_work_and_one_that_dies_is_replaced(folders, tmp_path):
