@@ -1,5 +1,6 @@
 """What comes before a request is known: heads without end, by the letter, or not at all."""
 
+import asyncio
 import contextlib
 import json
 import threading
@@ -81,6 +82,16 @@ def test_blank_lines_after_an_answer_do_not_keep_a_connection(hasty, served):
     raw = Raw(served.port)
     assert raw.ask("/health")[0] == 200
     assert raw.send(b"\r\n").hangs_up()
+
+
+def test_an_answer_may_take_longer_than_a_head(hasty, served):
+    @served.app.get("/slow")
+    async def slow():
+        await asyncio.sleep(0.3)
+        return "done"
+
+    status, _, body = Raw(served.port).ask("/slow")
+    assert (status, json.loads(body)) == (200, "done")
 
 
 def test_the_rest_of_a_body_that_was_refused_must_come_soon(hasty, served):

@@ -99,7 +99,7 @@ class Connection(HttpToolsProtocol):
             if self.head_bytes > MOST_HEAD_BYTES:
                 self.refusal = head_too_large()
                 self.send_400_response("")
-            elif self.patience is None:
+            elif self.patience is None and (self.has_begun or not self.is_answering):
                 self.be_patient()
 
     def on_message_begin(self) -> None:
