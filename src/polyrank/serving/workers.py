@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 import multiprocessing
 import os
 import signal
@@ -27,6 +26,7 @@ from typing import TYPE_CHECKING, Any
 from polyrank.errors import PolyrankError
 from polyrank.serving.draining import Gate
 from polyrank.serving.logs import LOG, configure, log_failure
+from polyrank.serving.scraping import Scrape
 from polyrank.serving.server import Service, Tell, run
 
 if TYPE_CHECKING:
@@ -39,8 +39,6 @@ LEAVE_SECONDS = 0.01
 FIRST_PAUSE, LONGEST_PAUSE = 0.5, 30.0
 """Seconds before a process that has ended is started again; twice as many each time."""
 STABLE_SECONDS = 60.0
-SIBLING_SECONDS = 2.0
-"""How long another process may take to tell its metrics."""
 
 
 class Board:
@@ -252,7 +250,7 @@ def work(worker: Worker) -> None:
     board, number = worker.board, worker.number
 
     def loaded(app: FastAPI) -> None:
-        app.state.scrape = Scrape(app, worker)
+        app.state.scrape = Scrape(app.state.metrics, worker.number, config.workers, worker.folder)
         app.state.on_reload = lambda: worker.pipe.send(("reload", None))
         answering.append(
             asyncio.get_running_loop().create_task(
@@ -284,44 +282,3 @@ def follow(pipe: Pipe) -> None:
     with contextlib.suppress(EOFError, OSError):
         pipe.recv()
     os.kill(os.getpid(), signal.SIGTERM)
-
-
-class Scrape:
-    """The metrics of all processes, asked for in one of them."""
-
-    def __init__(self, app: FastAPI, worker: Worker) -> None:
-        self.metrics = app.state.metrics
-        self.worker = worker
-
-    async def answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Tell another process the metrics of this one."""
-        plain = await asyncio.to_thread(self.metrics.plain)
-        writer.write(json.dumps(plain).encode())
-        await writer.drain()
-        writer.close()
-
-    async def __call__(self) -> bytes:
-        """What all processes tell, as Prometheus reads it; one that does not answer is left out."""
-        from polyrank.serving.metrics import Workers, exposition
-
-        numbers = range(self.worker.service.config.workers)
-        told = await asyncio.gather(*map(self.ask, numbers))
-        answered = [(number, plain) for number, plain in zip(numbers, told, strict=True) if plain]
-        return await asyncio.to_thread(exposition, Workers(answered))
-
-    async def ask(self, number: int) -> list[Any]:
-        """The metrics of a process; none if it does not answer in time."""
-        if number == self.worker.number:
-            return list(await asyncio.to_thread(self.metrics.plain))
-        try:
-            return list(await asyncio.wait_for(self.read(number), SIBLING_SECONDS))
-        except (OSError, ValueError, asyncio.TimeoutError):
-            return []
-
-    async def read(self, number: int) -> Any:
-        """What a process tells."""
-        reader, writer = await asyncio.open_unix_connection(str(self.worker.folder / str(number)))
-        try:
-            return json.loads(await reader.read())
-        finally:
-            writer.close()
