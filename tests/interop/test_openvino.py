@@ -235,4 +235,4 @@ def test_which_token_a_vector_is_needs_no_weights(exported):
         found = attention_map(model, context, vectors)
         expected = attention_map(torch_model, context, vectors)
         assert torch.equal(found.tokens, expected.tokens)
-        torch.testing.assert_close(found.weights, expected.weights, atol=1e-4, rtol=1e-3)
+        torch.testing.assert_close(found.weights, expected.weights, atol=1e-3, rtol=1e-2)

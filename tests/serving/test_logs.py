@@ -3,6 +3,7 @@
 import io
 import json
 import logging
+import sys
 
 import httpx2 as httpx
 import pytest
@@ -146,3 +147,14 @@ def test_auto_is_json_where_nobody_looks(log):
     stream = log("auto")
     logging.getLogger("uvicorn.error").error("of uvicorn")
     assert json.loads(stream.getvalue())["message"] == "of uvicorn"
+
+
+def test_standard_error_may_be_replaced(log, monkeypatch):
+    log("text")
+    first, second = io.StringIO(), io.StringIO()
+    monkeypatch.setattr(sys, "stderr", first)
+    configure("json")
+    first.close()
+    monkeypatch.setattr(sys, "stderr", second)
+    logging.getLogger("polyrank.serving").info("hello")
+    assert "hello" in second.getvalue()

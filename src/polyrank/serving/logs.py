@@ -39,7 +39,7 @@ def configure(form: LogFormat, stream: TextIO | None = None) -> logging.Handler:
     target = sys.stderr if stream is None else stream
     if form == "auto":
         form = "text" if target.isatty() else "json"
-    handler = logging.StreamHandler(target)
+    handler = StandardError() if stream is None else logging.StreamHandler(stream)
     handler.setFormatter(JsonLines() if form == "json" else Lines())
     for name, level in LEVELS.items():
         logger = logging.getLogger(name)
@@ -99,6 +99,18 @@ def fields_of(record: logging.LogRecord) -> Mapping[str, Any]:
     """The named values of a message."""
     fields: Mapping[str, Any] = getattr(record, "fields", {})
     return fields
+
+
+class StandardError(logging.StreamHandler[TextIO]):
+    """Writes to what standard error is at the time of the message."""
+
+    def __init__(self) -> None:
+        logging.Handler.__init__(self)
+
+    @property
+    def stream(self) -> TextIO:  # type: ignore[override]
+        """Standard error."""
+        return sys.stderr
 
 
 class Lines(logging.Formatter):

@@ -9,7 +9,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping
 from itertools import accumulate
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 
 import numpy as np
 import torch
@@ -59,15 +59,7 @@ class CandidateCache:
     ) -> None:
         """Map the files of a state; those that it shares with an `earlier` one stay mapped."""
         kept = {} if earlier is None else earlier.unchanged(manifest)
-        mapped = {f"{name}/" for name in kept}
-        check_sizes(
-            folder,
-            {
-                name: record
-                for name, record in of_data(manifest.files).items()
-                if f"{PurePosixPath(name).parent}/" not in mapped
-            },
-        )
+        check_sizes(folder, of_data(manifest.files))
         if manifest.storage not in STORAGES:
             raise IndexFolderError(
                 f"The vectors of {folder} are {manifest.storage}; this polyrank reads "
