@@ -101,7 +101,7 @@ def fields_of(record: logging.LogRecord) -> Mapping[str, Any]:
     return fields
 
 
-class StandardError(logging.StreamHandler[TextIO]):
+class StandardError(logging.StreamHandler):  # type: ignore[type-arg]  # Python 3.10
     """Writes to what standard error is at the time of the message."""
 
     def __init__(self) -> None:
