@@ -108,7 +108,7 @@ class StandardError(logging.StreamHandler):  # type: ignore[type-arg]  # Python 
         logging.Handler.__init__(self)
 
     @property
-    def stream(self) -> TextIO:  # type: ignore[override]
+    def stream(self) -> TextIO:
         """Standard error."""
         return sys.stderr
 
