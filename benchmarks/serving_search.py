@@ -1,6 +1,7 @@
 """Search over HTTP: a poly-encoder's latency for one client, and for many at once.
 
-python -m benchmarks.serving_search [--model POLY] [--data DATA] [--output FILE.json]
+python -m benchmarks.serving_search [--model POLY] [--data DATA] [--workers N]
+    [--output FILE.json]
 
 An index of 100,000 short texts, searched exactly, and another with a structure for approximate
 search (hnsw), each behind a server of its own. Contexts are short questions or dialogues of six
@@ -208,6 +209,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--compared", type=int, default=COMPARED)
     parser.add_argument("--cores", type=int, default=2)
+    parser.add_argument("--workers", type=int, default=1, help="processes of each server")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--output", type=Path, help="a JSON file for every figure")
     options = parser.parse_args()
@@ -226,7 +228,7 @@ def main() -> None:
         servers = {
             name: running.enter_context(
                 ServerProcess(
-                    polyrank_server("--index", str(folder)),
+                    polyrank_server("--index", str(folder), "--workers", str(options.workers)),
                     log=options.work / f"search-{name}.log",
                 )
             )
@@ -237,7 +239,7 @@ def main() -> None:
             for kind in KINDS:
                 check(server, indexes[name], compared.take(kind, options.compared))
         found = measure(servers, indexes, options)
-    load = f"{options.rounds} rounds of {options.seconds:g} s"
+    load = f"{options.rounds} rounds of {options.seconds:g} s, --workers {options.workers}"
     print(f"\n{options.count:,} candidates, top {TOP_K}, {load}; {machine()}")
     report(found, options.clients)
     if options.output is not None:

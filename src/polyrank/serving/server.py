@@ -33,6 +33,16 @@ class Service:
     """The options of `load_model`."""
 
 
+ENVIRONMENT = {
+    "OMP_WAIT_POLICY": "passive",
+    "LRU_CACHE_CAPACITY": "16",
+    "ONEDNN_PRIMITIVE_CACHE_CAPACITY": "64",
+}
+"""What torch's libraries read when they are loaded, unless it is set already. The first frees the
+cores between batches. The others bound what oneDNN and torch's layer above it keep for every number
+of tokens that a batch has had: by default, the memory grows for hours."""
+
+
 def serve(
     pipeline: PipelineConfig,
     config: ServerConfig,
@@ -69,7 +79,8 @@ def serve(
             "POLYRANK_API_KEYS",
             url_of(listening),
         )
-    os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+    for name, value in ENVIRONMENT.items():
+        os.environ.setdefault(name, value)
     LOG.info("listening, and loading", extra={"fields": {"url": url_of(listening)}})
     service = Service(pipeline=pipeline, config=config, loading=loading)
     if config.workers == 1:
