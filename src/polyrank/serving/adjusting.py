@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from polyrank.serving.computation import Side
 from polyrank.serving.failures import RequestError
 from polyrank.serving.pipeline import Served
-from polyrank.serving.runtime import Side
 
 
 def cut_to(

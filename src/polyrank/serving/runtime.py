@@ -1,4 +1,7 @@
-"""What the routes call: embeddings, scores and searches, as coroutines. Knows nothing of HTTP."""
+"""What the routes call: embeddings, scores, searches and changes of the index, as coroutines.
+
+Knows nothing of HTTP.
+"""
 
 from __future__ import annotations
 
@@ -6,76 +9,31 @@ import asyncio
 import gc
 import math
 import sys
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
 from functools import partial
-from typing import Any, Literal, TypeVar
-from weakref import WeakKeyDictionary
-
-import numpy as np
-import torch
-from numpy.typing import NDArray
 
 from polyrank.config import require_whole
-from polyrank.models.answers import key_of
-from polyrank.models.two_tower import TwoTower, different
+from polyrank.models.two_tower import different
 from polyrank.records import Candidate, Context
 from polyrank.retrieval.engine import Found
 from polyrank.retrieval.filters import parse_filter
 from polyrank.retrieval.rerank import pairs_of, reranked
-from polyrank.serving.candidate_cache import CandidateCache, keys_of
+from polyrank.serving.computation import Computation
 from polyrank.serving.config import ServerConfig
 from polyrank.serving.group_commit import Changed, Delete, Upsert
 from polyrank.serving.live_index import IndexReplacedError, LiveIndex
 from polyrank.serving.pipeline import Pipeline, Served
 from polyrank.serving.scheduling.flow import Flow
-from polyrank.serving.scheduling.jobs import Work
-from polyrank.serving.scheduling.lanes import TokenLane, Tokens, require_numbers
-from polyrank.serving.scheduling.scheduler import Observer, Scheduler
-from polyrank.serving.scheduling.sizing import Speed
-from polyrank.serving.scheduling.tokenising import Texts, Tokenising, num_characters
+from polyrank.serving.scheduling.scheduler import Observer
 from polyrank.serving.search_lane import Query
-
-T = TypeVar("T")
-Side = Literal["context", "candidate"]
-"""Which side of a two-tower model encodes a text."""
-
-Part = tuple[Served, str, Sequence[Any]]
-"""A model, one of its graphs, and the texts for it."""
-
-CHARACTERS = 4
-"""Characters of a token, about, for the estimate before a text is tokenised."""
-
-WARMING = (("a", 1), (" ".join("a" * 99), 4), ("a", 1))
-"""Texts, and how many of each, that a lane runs at the start."""
 
 SWITCH_SECONDS = 0.0005
 """How long a thread keeps the interpreter while another wants it. The compute thread asks for it
 before each operation of torch; with Python's 5 ms, it stands still while the event loop is busy."""
 
-MB = 1_000_000
-FEW_KEYS = 500
-"""The keys of more candidates are computed in a thread; those of this many take about 1 ms."""
 
-
-@dataclass(frozen=True)
-class Embedded:
-    """Vectors (n, d), float32, and the number of tokens that were encoded."""
-
-    vectors: NDArray[np.float32]
-    num_tokens: int
-
-
-@dataclass(frozen=True)
-class Scored:
-    """The model's own scores, and the number of tokens that were read."""
-
-    scores: list[float]
-    num_tokens: int
-
-
-class Runtime:
-    """The models at work: everything that takes the cores runs in one thread."""
+class Runtime(Computation):
+    """What is served: the models at work, and the index that they search."""
 
     def __init__(
         self, pipeline: Pipeline, config: ServerConfig, observer: Observer | None = None
@@ -87,16 +45,11 @@ class Runtime:
             config: The limits.
             observer: Is told of each batch.
         """
+        super().__init__(config, observer)
         self.pipeline = pipeline
         self.live = live_index(pipeline)
         """The index while it is served."""
-        self.config = config
-        self.scheduler = Scheduler(max_queue_tokens=config.max_queue_tokens, observer=observer)
-        self._tokenising = Tokenising(self.scheduler)
-        self._lanes: WeakKeyDictionary[Served, dict[str, TokenLane]] = WeakKeyDictionary()
         self._reloading = asyncio.Lock()
-        self.candidate_cache = CandidateCache(round(config.candidate_cache_mb * MB))
-        self._fingerprints: WeakKeyDictionary[Served, str] = WeakKeyDictionary()
 
     async def start(self) -> None:
         """Run each model, so that the first request waits for nothing and batches fit its speed.
@@ -104,169 +57,16 @@ class Runtime:
         From now on, threads of the process take shorter turns, and what is loaded is never looked
         through for garbage.
         """
-        await self.run(partial(self._warm, self.pipeline), Flow.lasting(math.inf))
+        await self.run(partial(self.warm, self.pipeline), Flow.lasting(math.inf))
         sys.setswitchinterval(SWITCH_SECONDS)
         gc.collect()
         gc.freeze()  # what is loaded stays: looking through it again would hold up requests
 
-    def _warm(self, pipeline: Pipeline) -> None:
-        for served in pipeline.models.values():
-            model: Any = served.model
-            graphs = ["pair"]
-            if isinstance(model, TwoTower):
-                self._fingerprints[served] = model.fingerprint()
-                graphs = ["context", "candidate"]
-                if not model.gives_unit_length:
-                    graphs += ["context_projected", "candidate_projected"]
-            for lane in [self.lane(served, graph) for graph in graphs]:
-                batches = [
-                    tokenised(model, lane.graph, [(text, text) if graphs == ["pair"] else text] * n)
-                    for text, n in WARMING
-                ]
-                for items in batches:
-                    lane.run(items)
-                lane.speed = Speed()  # the first runs are slow, and make the copy for inference
-                for items in batches:
-                    lane.run(items)
-
-    async def drain(self) -> None:
-        """Wait until everything that was accepted is done."""
-        await self.scheduler.drain()
-
     def close(self) -> None:
-        """End the threads; what they have not done gets an error."""
-        self._tokenising.close()
-        self.scheduler.close()
+        """End the threads; what they have not done gets an error. The index is closed, too."""
+        super().close()
         if self.live is not None:
             self.live.close()
-
-    def lane(self, served: Served, graph: str) -> TokenLane:
-        """The lane of a model's graph; it lives as long as the model is served or waited for."""
-        lanes = self._lanes.setdefault(served, {})
-        if graph not in lanes:
-            lanes[graph] = TokenLane(f"{served.name} {graph}", served.model, graph)
-        return lanes[graph]
-
-    async def run(self, work: Callable[[], T], flow: Flow) -> T:
-        """What `work` returns, run where the models compute; it should be short.
-
-        Args:
-            work: What takes the cores.
-            flow: The request.
-
-        Returns:
-            Its result.
-        """
-        result: T = await self.scheduler.call(flow, work)
-        return result
-
-    async def embed(
-        self, served: Served, texts: Sequence[Context], side: Side, flow: Flow
-    ) -> Embedded:
-        """The vector of each text, for one side of a bi- or poly-encoder.
-
-        Args:
-            served: A bi- or poly-encoder; a bi-encoder for contexts.
-            texts: n texts.
-            side: `context` or `candidate`.
-            flow: The request.
-
-        Returns:
-            (n, d) vectors as `encode_contexts` and `encode_candidates` give them.
-        """
-        model: Any = served.model
-        graph = side if model.gives_unit_length else f"{side}_projected"
-        embedded = await self.encode(served, graph, texts, flow)
-        if side == "context" and not model.has_many_vectors:
-            return Embedded(embedded.vectors[:, 0], embedded.num_tokens)
-        return embedded
-
-    async def encode(
-        self, served: Served, graph: str, texts: Sequence[Any], flow: Flow
-    ) -> Embedded:
-        """What a graph of a model makes of each text.
-
-        Args:
-            served: The model.
-            graph: Which results (see `engines.record`); those of `context` and `candidate` are what
-                an index takes.
-            texts: n texts; of the graph `pair`, n pairs.
-            flow: The request.
-
-        Returns:
-            The results (n, …), and the tokens.
-        """
-        if not texts:
-            return Embedded(self.lane(served, graph).results(0), 0)
-
-        def finish(work: Work) -> Embedded:
-            return Embedded(work.results, sum(work.costs))
-
-        embedded: Embedded = await self._compute(flow, [(served, graph, texts)], finish)
-        return embedded
-
-    async def score(
-        self, served: Served, context: Context, candidates: Sequence[str], flow: Flow
-    ) -> Scored:
-        """The score of each candidate for a context, by a model of any architecture."""
-        return await self.score_pairs(served, [(context, text) for text in candidates], flow)
-
-    async def score_pairs(
-        self, served: Served, pairs: Sequence[tuple[Context, str]], flow: Flow
-    ) -> Scored:
-        """The score of each pair, by a model of any architecture; equal texts are read once."""
-        if not pairs:
-            return Scored([], 0)
-        if isinstance(served.model, TwoTower):
-            return await self._score_by_vectors(served, served.model, pairs, flow)
-        model: Any = served.model
-        model.require_scores()
-        unique, places = different((key_of(context), text) for context, text in pairs)
-        embedded = await self.encode(served, "pair", unique, flow)
-        return Scored(embedded.vectors[places].tolist(), embedded.num_tokens)
-
-    async def _score_by_vectors(
-        self,
-        served: Served,
-        model: TwoTower,
-        pairs: Sequence[tuple[Context, str]],
-        flow: Flow,
-    ) -> Scored:
-        contexts, firsts = different(key_of(context) for context, _ in pairs)
-        candidates, seconds = different(text for _, text in pairs)
-        keys = await self._keys(served, candidates)
-        known = self.candidate_cache.get_many(keys, model.dimension)
-        missing = [candidates[place] for place in known.missing]
-
-        def finish(left: Work, right: Work | None = None) -> Scored:
-            vectors = np.empty((len(candidates), model.dimension), dtype=np.float32)
-            vectors[known.places] = known.vectors
-            num_tokens = sum(left.costs) + known.num_tokens
-            if right is not None:
-                vectors[known.missing] = right.results
-                fresh = [keys[place] for place in known.missing]
-                self.candidate_cache.put_many(fresh, right.results, right.costs)
-                num_tokens += sum(right.costs)
-            both = torch.from_numpy(left.results), torch.from_numpy(vectors)
-            scores = model.score_places(*both, firsts, seconds)
-            require_numbers(scores.numpy(), f"The scores of the model {served.name}")
-            return Scored(scores.tolist(), num_tokens)
-
-        parts: list[Part] = [(served, "context", contexts)]
-        if missing:
-            parts.append((served, "candidate", missing))
-        scored: Scored = await self._compute(flow, parts, finish)
-        return scored
-
-    async def _keys(self, served: Served, candidates: Sequence[str]) -> list[bytes]:
-        """The keys of candidates in the cache."""
-        fingerprint = self._fingerprints.get(served)
-        if fingerprint is None:  # reads all weights
-            fingerprint = await asyncio.to_thread(served.model.fingerprint)
-            self._fingerprints[served] = fingerprint
-        if len(candidates) <= FEW_KEYS:
-            return keys_of(fingerprint, candidates)
-        return await asyncio.to_thread(keys_of, fingerprint, candidates)
 
     async def search(
         self,
@@ -374,69 +174,15 @@ class Runtime:
         """
         async with self._reloading:
             pipeline = await asyncio.to_thread(self.pipeline.reopened)
-            await self.run(partial(self._warm, pipeline), Flow.lasting(math.inf))
+            await self.run(partial(self.warm, pipeline), Flow.lasting(math.inf))
             old, self.live = self.live, live_index(pipeline)
             self.pipeline = pipeline
             if old is not None:
                 old.retire()
             return pipeline
 
-    async def _compute(
-        self,
-        flow: Flow,
-        parts: Sequence[Part],
-        finish: Callable[..., Any],
-    ) -> Any:
-        """Tokenise texts, run models on them, and make something of the results.
-
-        Args:
-            flow: The request.
-            parts: What to run, each with at least one text.
-            finish: Takes the finished work of each part, in the compute thread.
-
-        Returns:
-            What `finish` returns.
-        """
-        estimates = [estimated(texts, longest(s.model, graph)) for s, graph, texts in parts]
-        works: list[Work] = []
-        job = self.scheduler.job(
-            flow, tokens=sum(map(sum, estimates)), finish=lambda: finish(*works)
-        )
-        works += [job.work(self.lane(s, graph), len(texts)) for s, graph, texts in parts]
-        for work, estimate, (served, graph, texts) in zip(works, estimates, parts, strict=True):
-            encode = partial(tokenised, served.model, graph)
-            self._tokenising.add(Texts(work, texts, estimate, encode))
-        return await self.scheduler.result(job)
-
 
 def live_index(pipeline: Pipeline) -> LiveIndex | None:
     """The index of a pipeline, to be served."""
     served = pipeline.index_model
     return None if pipeline.index is None or served is None else LiveIndex(pipeline.index, served)
-
-
-def tokenised(model: Any, graph: str, texts: Sequence[Any]) -> list[Tokens]:
-    """The token ids that a graph of a model takes for each text or pair."""
-    if graph == "pair":
-        ids, segments = model.encode_pairs([pair[0] for pair in texts], [pair[1] for pair in texts])
-        if segments is not None:
-            return list(map(Tokens, ids, segments))
-    else:
-        encode = model.context_ids if graph.startswith("context") else model.candidate_ids
-        ids = encode(texts)
-    return list(map(Tokens, ids))
-
-
-def longest(model: Any, graph: str) -> int:
-    """The most tokens that a graph of a model takes of a text or pair."""
-    config = model.config
-    if graph == "pair":
-        overhead: int = model.tokenizer.pair_overhead
-        return int(config.max_context_length) + int(config.max_candidate_length) + overhead
-    is_context = graph.startswith("context")
-    return int(config.max_context_length if is_context else config.max_candidate_length)
-
-
-def estimated(texts: Sequence[Any], most: int) -> list[int]:
-    """About how many tokens each text has, before it is tokenised."""
-    return [min(num_characters(text) // CHARACTERS + 2, most) for text in texts]

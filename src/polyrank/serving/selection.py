@@ -6,9 +6,9 @@ from typing import Any
 
 from polyrank.errors import nearest
 from polyrank.models.config import NAMES
+from polyrank.serving.computation import Side
 from polyrank.serving.failures import RequestError
 from polyrank.serving.pipeline import FOR_EMBEDDINGS, FOR_RANKING, Pipeline, Served
-from polyrank.serving.runtime import Side
 
 
 def model_named(pipeline: Pipeline, name: str) -> Served:

@@ -20,10 +20,11 @@ from polyrank.serving.bodies import (
     number_rows,
     written_apart,
 )
+from polyrank.serving.computation import Side
 from polyrank.serving.dependencies import FlowOf, RuntimeOf
 from polyrank.serving.failures import ERRORS, RequestError
 from polyrank.serving.relevance import best_first, relevance
-from polyrank.serving.runtime import Runtime, Side
+from polyrank.serving.runtime import Runtime
 from polyrank.serving.scheduling.flow import Flow
 from polyrank.serving.schemas.base import require_items, usage
 from polyrank.serving.schemas.cohere import (

@@ -16,10 +16,10 @@ from polyrank.serving.bodies import (
     written,
     written_apart,
 )
+from polyrank.serving.computation import Side
 from polyrank.serving.dependencies import FlowOf, RuntimeOf
 from polyrank.serving.failures import ERRORS
 from polyrank.serving.pipeline import Served
-from polyrank.serving.runtime import Side
 from polyrank.serving.schemas.base import require_items, usage
 from polyrank.serving.schemas.openai import (
     EmbeddingsAnswer,

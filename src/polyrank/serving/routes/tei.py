@@ -17,12 +17,13 @@ from pydantic import Discriminator, Tag
 from polyrank._version import __version__
 from polyrank.serving.adjusting import cut_to, has_unit_length, unit_length
 from polyrank.serving.bodies import JsonRoute, array, number_rows, written, written_apart
+from polyrank.serving.computation import Side
 from polyrank.serving.dependencies import FlowOf, RuntimeOf
 from polyrank.serving.failures import TEI_ERRORS, ErrorBody, TeiErrorBody, documented
 from polyrank.serving.pipeline import FOR_EMBEDDINGS, Served
 from polyrank.serving.relevance import best_first, cosines, relevance
 from polyrank.serving.routes.cohere import reranked
-from polyrank.serving.runtime import Runtime, Side
+from polyrank.serving.runtime import Runtime
 from polyrank.serving.scheduling.flow import Flow
 from polyrank.serving.schemas.base import require_items
 from polyrank.serving.schemas.cohere import RerankAnswer, RerankRequest
