@@ -39,8 +39,8 @@ ENVIRONMENT = {
     "LRU_CACHE_CAPACITY": "16",
     "ONEDNN_PRIMITIVE_CACHE_CAPACITY": "64",
 }
-"""What torch's libraries read when they are loaded, unless it is set already. The first two free the
-cores between batches, but not between the operations of one, which are microseconds apart. The
+"""What torch's libraries read when they are loaded, unless it is set already. The first two free
+the cores between batches, but not between the operations of one, which are microseconds apart. The
 others bound what oneDNN and torch's layer above it keep for every number of tokens that a batch has
 had: by default, the memory grows for hours."""
 
