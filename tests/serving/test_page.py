@@ -71,6 +71,10 @@ def served(bi, poly, cross, bert, tmp_path_factory):
             yield server
 
 
+BEGUN = ("query", "key-form", "banner")
+"""What the page shows once it has heard what is served: one of these."""
+
+
 @contextlib.contextmanager
 def opened(browser, server, fragment="", **settings):
     """The page of a server, in a window of its own. It must ask nobody else, and log no error."""
@@ -86,6 +90,7 @@ def opened(browser, server, fragment="", **settings):
     page.on("request", lambda request: page.asked.append(request))
     try:
         page.goto(f"{server.url}/{fragment}")
+        page.locator(", ".join(f"#{begun}:not([hidden])" for begun in BEGUN)).first.wait_for()
         yield page
         hosts = {
             urlsplit(request.url).netloc for request in page.asked if request.url[:5] != "data:"
