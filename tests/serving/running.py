@@ -11,9 +11,6 @@ import threading
 import time
 from dataclasses import dataclass
 
-import uvicorn
-
-from polyrank.serving.connection import KEEP_ALIVE_SECONDS, Connection
 from polyrank.serving.draining import DrainingServer
 from polyrank.serving.listening import bind, url_of
 
@@ -38,15 +35,7 @@ def running(app, *, drain_seconds=0.0, timeout=10.0, last_call_seconds=0.0):
         app.state.draining = True
 
     server = DrainingServer(
-        uvicorn.Config(
-            app,
-            http=Connection,
-            ws="none",
-            lifespan="on",
-            log_config=None,
-            access_log=False,
-            timeout_keep_alive=KEEP_ALIVE_SECONDS,
-        ),
+        app,
         listening,
         drain_seconds=drain_seconds,
         timeout=timeout,

@@ -17,7 +17,7 @@ from polyrank.models.answers import key_of
 from polyrank.models.two_tower import TwoTower, different
 from polyrank.records import Context
 from polyrank.serving.candidate_cache import CandidateCache, keys_of
-from polyrank.serving.config import ServerConfig
+from polyrank.serving.config import MB, ServerConfig
 from polyrank.serving.pipeline import Pipeline, Served
 from polyrank.serving.scheduling.flow import Flow
 from polyrank.serving.scheduling.jobs import Work
@@ -39,7 +39,6 @@ CHARACTERS = 4
 WARMING = (("a", 1), (" ".join("a" * 99), 4), ("a", 1))
 """Texts, and how many of each, that a lane runs at the start."""
 
-MB = 1_000_000
 FEW_KEYS = 500
 """The keys of more candidates are computed in a thread; those of this many take about 1 ms."""
 

@@ -10,6 +10,9 @@ from polyrank.config import require
 
 LogFormat = Literal["auto", "text", "json"]
 
+MB = 1_000_000
+"""Bytes."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class ServerConfig:

@@ -20,7 +20,7 @@ from typing import Any
 
 import uvicorn
 
-from polyrank.serving.connection import Connection
+from polyrank.serving.connection import KEEP_ALIVE_SECONDS, Connection
 
 TICK_SECONDS = 0.02
 ACCEPTED_AT_ONCE = 64
@@ -42,7 +42,7 @@ class DrainingServer(uvicorn.Server):
 
     def __init__(
         self,
-        config: uvicorn.Config,
+        app: Any,
         listening: socket.socket,
         *,
         drain_seconds: float,
@@ -55,7 +55,7 @@ class DrainingServer(uvicorn.Server):
         """Serve an app.
 
         Args:
-            config: uvicorn's settings.
+            app: The ASGI app.
             listening: The socket to accept from; it is closed when listening stops.
             drain_seconds: How long requests are still accepted after the first signal.
             timeout: The most seconds that a request takes.
@@ -65,7 +65,19 @@ class DrainingServer(uvicorn.Server):
                 server has stopped listening.
             gate: Says whether this process takes the next connection.
         """
-        super().__init__(config)
+        super().__init__(
+            uvicorn.Config(
+                app,
+                http=Connection,
+                ws="none",
+                lifespan="on",
+                log_config=None,
+                access_log=False,
+                server_header=False,
+                proxy_headers=False,
+                timeout_keep_alive=KEEP_ALIVE_SECONDS,
+            )
+        )
         self.listening = listening
         self.drain_seconds = drain_seconds
         self.timeout = timeout

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -25,13 +24,13 @@ from polyrank.retrieval.filters import Filter
 from polyrank.retrieval.index import Index
 from polyrank.serving.failures import RequestError
 from polyrank.serving.group_commit import Change, Changed, GroupCommit
+from polyrank.serving.logs import LOG
 from polyrank.serving.pipeline import Served
 from polyrank.serving.scheduling.flow import Flow
 from polyrank.serving.scheduling.scheduler import Scheduler
 from polyrank.serving.search_lane import Query, SearchLane
 
 T = TypeVar("T")
-LOG = logging.getLogger("polyrank.serving")
 
 SHARE = 0.9
 """Of the time that a request has, what a store may take."""

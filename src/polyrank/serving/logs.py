@@ -26,15 +26,12 @@ QUIET = ("/health", "/ready", "/metrics")
 """Routes that are asked again and again: they are logged only where they fail."""
 
 
-def configure(form: LogFormat, stream: TextIO | None = None) -> logging.Handler:
+def configure(form: LogFormat, stream: TextIO | None = None) -> None:
     """Write the log of this process to a stream, standard error by default.
 
     Args:
         form: `text`, `json`, or `auto`: text on a terminal, JSON lines elsewhere.
         stream: Where to write.
-
-    Returns:
-        What writes it.
     """
     target = sys.stderr if stream is None else stream
     if form == "auto":
@@ -46,7 +43,6 @@ def configure(form: LogFormat, stream: TextIO | None = None) -> logging.Handler:
         logger.handlers = [handler]
         logger.propagate = False
         logger.setLevel(level)
-    return handler
 
 
 def log_request(method: str, route: str, status: int, seconds: float, flow: Flow) -> None:

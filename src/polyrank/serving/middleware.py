@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from polyrank.serving.access import Keys
+from polyrank.serving.config import MB
 from polyrank.serving.failures import RequestError, as_request_error, error_response
 from polyrank.serving.scheduling.flow import Flow
 
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
 REQUEST_ID = re.compile(rb"[A-Za-z0-9._:/+=-]{1,128}")
 CLIENT_GONE = 499
 """The status in log and metrics of a request whose client went away, as nginx has it."""
-MB = 1_000_000
 PAGE_POLICY = (
     b"default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
     b"connect-src 'self'; font-src 'self'; base-uri 'none'; form-action 'none'; "

@@ -9,7 +9,7 @@ import asyncio
 import gc
 import math
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from functools import partial
 
 from polyrank.config import require_whole
@@ -20,7 +20,7 @@ from polyrank.retrieval.filters import parse_filter
 from polyrank.retrieval.rerank import pairs_of, reranked
 from polyrank.serving.computation import Computation
 from polyrank.serving.config import ServerConfig
-from polyrank.serving.group_commit import Changed, Delete, Upsert
+from polyrank.serving.group_commit import Change, Changed, Delete, Upsert
 from polyrank.serving.live_index import IndexReplacedError, LiveIndex
 from polyrank.serving.pipeline import Pipeline, Served
 from polyrank.serving.scheduling.flow import Flow
@@ -130,30 +130,35 @@ class Runtime(Computation):
             RequestError: The server cannot do it now, or not in time.
             StorageError: The disk is full, or the store does not answer.
         """
-        while True:
-            live = self.live
-            assert live is not None, "the route refuses a change without an index"
-            texts, places = different(candidate.text for candidate in candidates)
-            with live.in_use():
-                encoded = await self.encode(live.served, "candidate", texts, flow)
-                try:
-                    return await live.change(Upsert(candidates, encoded.vectors[places]), flow)
-                except IndexReplacedError:
-                    if live is self.live:
-                        raise  # else it was reloaded meanwhile, maybe with another model
+        texts, places = different(candidate.text for candidate in candidates)
+
+        async def upsert(served: Served) -> Change:
+            encoded = await self.encode(served, "candidate", texts, flow)
+            return Upsert(candidates, encoded.vectors[places])
+
+        return await self._change(upsert, flow)
 
     async def delete(self, identifiers: Iterable[str], flow: Flow) -> Changed:
         """Delete the candidates that are there, and return when that is on disk; as `upsert`."""
         change = Delete(frozenset(identifiers))
+
+        async def delete(served: Served) -> Change:
+            return change
+
+        return await self._change(delete, flow)
+
+    async def _change(self, make: Callable[[Served], Awaitable[Change]], flow: Flow) -> Changed:
+        """Make a change with the model of the index, again if that was reloaded meanwhile."""
         while True:
             live = self.live
             assert live is not None, "the route refuses a change without an index"
             with live.in_use():
+                change = await make(live.served)
                 try:
                     return await live.change(change, flow)
                 except IndexReplacedError:
                     if live is self.live:
-                        raise
+                        raise  # else it was reloaded meanwhile, maybe with another model
 
     async def candidate(self, identifier: str, flow: Flow) -> Candidate | None:
         """The candidate of the index with this id, if there is one."""

@@ -61,28 +61,12 @@ def model_for_embeddings(pipeline: Pipeline, name: str | None, side: Side) -> Se
 
 
 def model_for_ranking(pipeline: Pipeline, name: str | None) -> Served:
-    """The model that scores pairs of texts. Raises RequestError for an unknown or unable one."""
-    if name is None:
-        able = [each for each in pipeline.models.values() if gives_scores(each)]
-        ranked = [each for kind in FOR_RANKING for each in able if each.architecture == kind]
-        served = pipeline.reranker or next(iter(ranked), None)
-    else:
-        served = model_named(pipeline, name)
-    if served is None or not gives_scores(served):
-        named = "Each served model" if served is None else f"The model {served.name!r}"
-        raise RequestError(
-            400,
-            f"{named} is a cross-encoder with classes, which has no single score for a pair.",
-            "Serve a bi- or poly-encoder, or a cross-encoder that was trained to rank.",
-            code="model_not_suitable",
-            param="model",
-        )
+    """The model that scores pairs of texts. Raises RequestError for an unknown name."""
+    if name is not None:
+        return model_named(pipeline, name)
+    served = pipeline.reranker or pipeline.first(FOR_RANKING)
+    assert served is not None, "a pipeline has models, and all of them give scores"
     return served
-
-
-def gives_scores(served: Served) -> bool:
-    """Whether a model gives one score for a pair."""
-    return getattr(served.model.config, "task", "rank") != "classify"
 
 
 def vectors_of(served: Served) -> int:

@@ -131,9 +131,6 @@ def run(
     Raises:
         InputError: What is served cannot be loaded.
     """
-    import uvicorn
-
-    from polyrank.serving.connection import KEEP_ALIVE_SECONDS, Connection
     from polyrank.serving.draining import DrainingServer
     from polyrank.serving.listening import url_of
     from polyrank.serving.loading import Loading
@@ -171,17 +168,7 @@ def run(
     app = Loading(make, loaded=loaded, timeout=config.timeout)
     app.stop = stop
     server = DrainingServer(
-        uvicorn.Config(
-            app,
-            http=Connection,
-            ws="none",
-            lifespan="on",
-            log_config=None,
-            access_log=False,
-            server_header=False,
-            proxy_headers=False,
-            timeout_keep_alive=KEEP_ALIVE_SECONDS,
-        ),
+        app,
         listening,
         drain_seconds=config.drain_seconds,
         timeout=config.timeout,

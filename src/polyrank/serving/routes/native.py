@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
@@ -18,6 +17,7 @@ from polyrank.serving.bodies import JsonRoute, written
 from polyrank.serving.dependencies import FlowOf, RuntimeOf
 from polyrank.serving.failures import ERRORS, ErrorBody, RequestError
 from polyrank.serving.live_index import LiveIndex, wrong_filter
+from polyrank.serving.logs import LOG
 from polyrank.serving.pipeline import Served
 from polyrank.serving.runtime import Runtime
 from polyrank.serving.schemas.base import require_items
@@ -32,8 +32,6 @@ from polyrank.serving.schemas.native import (
     UpsertAnswer,
     UpsertRequest,
 )
-
-LOG = logging.getLogger("polyrank.serving")
 
 MANY_HITS = 200
 """Answers of more hits are written in a thread, so that the event loop is free."""
