@@ -15,6 +15,7 @@ from polyrank.records import Example
 
 SETS = ("ubuntu_irc", "sgd", "korean_chatbot")
 FEWEST_WORDS = 3
+SGD_TRAINING = Path("sgd", "dialogs.train.jsonl.xz")
 SGD_TURNS = 10
 SGD_FIRST = 3
 """The first turn of an sgd dialogue that is a reply."""
@@ -23,11 +24,32 @@ SGD_FIRST = 3
 def training_examples(data: Path, name: str) -> list[Example]:
     """The examples of a set to train on."""
     if name == "sgd":
-        return sgd_examples(data / "sgd" / "dialogs.train.jsonl.xz")
+        return sgd_examples(data / SGD_TRAINING)
     examples = load_examples(data / name / "train.jsonl.xz")
     if name == "ubuntu_irc":
         return [each for each in examples if len(each.response.split()) >= FEWEST_WORDS]
     return examples
+
+
+def grouped_training_examples(data: Path, name: str) -> list[tuple[str, Example]]:
+    """The training examples of ubuntu_irc or sgd, each with the group that it must not leave.
+
+    A group of ubuntu_irc is a day of the channel, one of sgd the first service of the dialogue.
+    """
+    examples = [(conversation_of(each), each) for each in training_examples(data, name)]
+    if name != "sgd":
+        return examples
+    services = {
+        dialogue["id"]: dialogue["services"][0]
+        for _, dialogue in read_json_lines(data / SGD_TRAINING)
+    }
+    return [(services[dialogue], each) for dialogue, each in examples]
+
+
+def conversation_of(example: Example) -> str:
+    """The day or the dialogue that an example is from: its id before the last colon."""
+    assert example.id is not None
+    return example.id.rpartition(":")[0]
 
 
 def dev_examples(data: Path, name: str, limit: int | None = None) -> list[Example]:
