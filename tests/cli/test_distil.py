@@ -7,6 +7,7 @@ import pytest
 
 from polyrank.cli.main import commands, run
 from polyrank.data.loading import load_examples
+from polyrank.models.answers import Answering
 from polyrank.models.checkpoint import load_model
 from polyrank.models.cross_encoder import CrossEncoder
 from tiny_encoders import load_variant
@@ -143,7 +144,6 @@ def test_bad_usage(bert, data, saved, tmp_path, capsys):
         tmp_path / "bare.jsonl", [{"context": f"a {n}", "response": f"b {n}"} for n in range(9)]
     )
     wrong = [
-        ({"teacher": saved / "bi"}, "A teacher must be a cross-encoder, got a bi-encoder"),
         ({"train": bare}, "No example has negatives to score"),
         ({"pairs": "given,bm52"}, "Did you mean 'bm25'?"),
         ({"pairs": "model"}, "Give its folder with --retriever"),
@@ -167,6 +167,25 @@ def test_labels_of_another_teacher(bert, data, saved, tmp_path, capsys):
     assert code == 2
     assert "holds labels of another teacher" in err
     assert polyrank(capsys, *arguments, "--relabel")[0] == 0
+
+
+def test_several_teachers(bert, data, saved, tmp_path, capsys, monkeypatch):
+    arguments = arguments_of(bert, saved, data, tmp_path / "student", objective="kl", dev=data)
+    assert polyrank(capsys, *arguments)[0] == 0
+    scored, calls = Answering.score_pairs, []
+
+    def counted(self, pairs, **options):
+        calls.append(self.architecture)
+        return scored(self, pairs, **options)
+
+    monkeypatch.setattr(Answering, "score_pairs", counted)
+    code, out, _ = polyrank(capsys, *arguments, "--teacher", saved / "bi")
+    assert code == 0
+    assert set(calls) == {"bi"}, "the first teacher has scored before"
+    assert f"72 scores of {saved / 'bi'} are in {tmp_path / 'student.labels-'}" in out
+    assert len(list(tmp_path.glob("student.labels*.jsonl"))) == 4  # and of dev examples
+    code, out, _ = polyrank(capsys, *arguments, "--teacher", saved / "bi", "--show-config")
+    assert f"teacher:\n- {saved / 'cross'}\n- {saved / 'bi'}\n" in out
 
 
 def test_an_interruption_keeps_the_scores(bert, data, saved, tmp_path, capsys, monkeypatch):

@@ -37,6 +37,8 @@ CASES = {
     "extra": ("in_batch_softmax", EXAMPLES, {"extra_negatives": 2}),
     "taught-by-bi": ("in_batch_softmax", EXAMPLES, {"teacher_share": 0.7}),
     "taught-by-cross": ("in_batch_softmax", EXAMPLES, {"teacher_share": 0.7}),
+    "taught-by-pairs": ("in_batch_softmax", EXAMPLES, {"teacher_candidates": 3}),
+    "taught-by-several": ("in_batch_softmax", EXAMPLES, {"distillation_temperature": 2.0}),
     "triplet": ("triplet", EXAMPLES, {"triplet_margin": 5.0}),
     "regression": ("regression", GRADED, {}),
     "cosent": ("cosent", GRADED, {}),
@@ -46,6 +48,12 @@ CASES = {
     "binary-pairs": ("binary", GRADED, {}),
     "margin_mse": ("margin_mse", EXAMPLES, {}),
     "kl": ("kl", EXAMPLES, {"distillation_temperature": 2.0}),
+}
+TEACHERS = {
+    "taught-by-bi": ("bi",),
+    "taught-by-cross": ("cross-interaction",),
+    "taught-by-pairs": ("cross",),
+    "taught-by-several": ("bi", "poly-learnt", "cross"),
 }
 TASKS = {"classification": {"task": "classify"}, "regression": {"task": "regress"}}
 
@@ -67,7 +75,7 @@ def setup_of(variant, folder, case, *, cache="never", batch_tokens=48, lora_rank
         add_adapters(model, lora_rank)
     config = TrainingConfig(train_batch_tokens=batch_tokens, num_negatives=3)
     objective = ObjectiveConfig(objective=name, gradient_cache=cache, **own)
-    setup = build(model, records, config, objective, teacher_of(case, folder))
+    setup = build(model, records, config, objective, teachers_of(case, folder))
     if not variant.startswith("cross"):  # its scores are always float32
         setup.module.double()
     set_dropout(setup.module, 0.0)
@@ -84,12 +92,10 @@ def add_adapters(model, rank):
                 parameter.normal_(std=0.1)
 
 
-def teacher_of(case, folder):
-    """The teacher of a case that has one, with other lengths than its student."""
-    if not case.startswith("taught"):
-        return None
-    variant = {"taught-by-bi": "bi", "taught-by-cross": "cross-interaction"}[case]
-    return load_variant(variant, folder, max_context_length=24, max_candidate_length=30)
+def teachers_of(case, folder):
+    """The teachers of a case that has some, with other lengths than their student."""
+    lengths = {"max_context_length": 24, "max_candidate_length": 30}
+    return [load_variant(variant, folder, **lengths) for variant in TEACHERS.get(case, ())]
 
 
 def set_dropout(module, share):

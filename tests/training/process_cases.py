@@ -15,6 +15,8 @@ COMBINATIONS = {
         ("poly-learnt", "extra", ("never",)),
         ("poly-learnt", "taught-by-cross", ("always",)),
         ("bi", "taught-by-bi", ("never",)),
+        ("bi", "taught-by-pairs", ("never",)),
+        ("poly-learnt", "taught-by-several", ("never",)),
         ("poly-learnt", "regression", ("never",)),
         ("poly-learnt", "margin_mse", ("never", "always")),
         ("poly-learnt", "kl", ("never",)),

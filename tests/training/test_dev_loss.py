@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 import torch
 from corpus_cases import pair_of, records_of
-from objective_cases import CASES, EXAMPLES, GRADED, set_dropout, teacher_of
+from objective_cases import CASES, EXAMPLES, GRADED, set_dropout, teachers_of
 from test_objectives import FITTING
 
 from launching import launch
@@ -37,7 +37,7 @@ def set_up(variant, folder, case, dev=None, *, dropout=0.3, batch_size=4, **sett
     model = load_variant(variant, folder, max_context_length=20, **given)
     config = TrainingConfig(batch_size=batch_size, num_negatives=3, **settings)
     objective = ObjectiveConfig(objective=name, **own)
-    setup = build(model, records, config, objective, teacher_of(case, folder))
+    setup = build(model, records, config, objective, teachers_of(case, folder))
     set_dropout(setup.module, dropout)
     if dev is None:
         dev = RANKED if isinstance(records[0], Example) else records

@@ -1,59 +1,89 @@
-"""A teacher that scores all candidates of a step."""
+"""Teachers of whole steps: what they score, what the student learns of it, and the command."""
 
 import json
 
 import pytest
 import torch
-from objective_cases import CASES, EXAMPLES, run_step, setup_of, teacher_of
+from objective_cases import CASES, EXAMPLES, TEACHERS, run_step, setup_of, teachers_of
 
 from polyrank.cli.main import commands, run
 from polyrank.data.examples import write_examples
 from polyrank.errors import UsageError
+from polyrank.records import Example
 from polyrank.training.config import TrainingConfig
 from polyrank.training.objectives.registry import ObjectiveConfig, build
+from polyrank.training.teaching.in_batch import FEW, hardest
+from polyrank.training.teaching.teacher import Teacher
 from tiny_encoders import load_variant, scores_of
 
+COLUMNS = [example.response for example in EXAMPLES]
+COLUMNS += [text for example in EXAMPLES for text in example.negatives]
+CONTEXTS = [example.context for example in EXAMPLES]
 
-def by_hand(scores, teacher, columns, contexts, share):
-    """The loss of a step: rows of contexts, columns of candidates, from their scores alone."""
+
+def allowed(i):
+    """The columns that are the response of context i or wrong for it."""
+    return [
+        j
+        for j, text in enumerate(COLUMNS)
+        if j == i or not (text == COLUMNS[i] or (j < len(CONTEXTS) and CONTEXTS[j] == CONTEXTS[i]))
+    ]
+
+
+def chosen_by_hand(scores, i, count):
+    """The columns of context i that a teacher scores: its own, and the hardest other texts."""
+    own = [COLUMNS[i], *EXAMPLES[i].negatives]
+    before = len(EXAMPLES) + sum(len(example.negatives) for example in EXAMPLES[:i])
+    columns = [i, *range(before, before + len(EXAMPLES[i].negatives))]
+    kept = [j for j in columns if j in allowed(i)]
+    if count is None:
+        return allowed(i)
+    others = sorted(allowed(i), key=lambda j: -scores[i, j])
+    seen = set(own)
+    for j in others:
+        if len(seen) == len(set(own)) + count:
+            break
+        if COLUMNS[j] not in seen:
+            seen.add(COLUMNS[j])
+            kept.append(COLUMNS.index(COLUMNS[j]))
+    return kept
+
+
+def by_hand(scores, teachers, share, temperature, count):
+    """The loss of a step from the scores of student and teachers alone."""
     total = 0.0
-    for i, context in enumerate(contexts):
-        kept = [
-            j
-            for j, text in enumerate(columns)
-            if j == i or not (text == columns[i] or (j < len(contexts) and contexts[j] == context))
-        ]
-        own = kept.index(i)
-        student = torch.log_softmax(scores[i, kept], dim=0)
-        wanted = torch.log_softmax(teacher[i, kept], dim=0)
-        divergence = (wanted.exp() * (wanted - student)).sum()
-        total = total - (1 - share) * student[own] + share * divergence
-    return total / len(contexts)
+    for i in range(len(CONTEXTS)):
+        columns = allowed(i)
+        right = torch.log_softmax(scores[i, columns], dim=0)[columns.index(i)]
+        columns = chosen_by_hand(scores.detach(), i, count)
+        student = torch.log_softmax(scores[i, columns] / temperature, dim=0)
+        wanted = torch.stack([torch.softmax(one[i, columns] / temperature, 0) for one in teachers])
+        wanted = wanted.mean(dim=0)
+        divergence = (wanted * (wanted.log() - student)).sum() * temperature**2
+        total = total - (1 - share) * right + share * divergence
+    return total / len(CONTEXTS)
 
 
-@pytest.mark.parametrize("case", ["taught-by-bi", "taught-by-cross"])
+@pytest.mark.parametrize("case", TEACHERS)
 @pytest.mark.parametrize("variant", ["bi", "poly-learnt"])
 def test_loss_and_gradients_are_those_written_out(variant, case, bert):
     module, collator, dataset = setup_of(variant, bert, case)
     loss, gradients = run_step(module, collator, dataset)
-    columns = [example.response for example in EXAMPLES]
-    columns += [text for example in EXAMPLES for text in example.negatives]
-    contexts = [example.context for example in EXAMPLES]
-    teacher = teacher_of(case, bert)
-    with torch.no_grad():
-        wanted = scores_of(teacher, contexts, columns).double()
-    if case == "taught-by-cross":
-        teacher.head.gate.data.fill_(-1e4)
-        wanted = scores_of(teacher, contexts, columns).double()
+    teachers = []
+    for teacher in teachers_of(case, bert):
+        if case == "taught-by-cross":
+            teacher.head.gate.data.fill_(-1e4)  # the texts do not meet
+        teachers.append(scores_of(teacher, CONTEXTS, COLUMNS).double())
     step = collator([dataset[place] for place in range(len(dataset))])
-    encoded = {
-        part: torch.cat([module.encode(part, batch) for batch in step[part]])[
-            torch.argsort(torch.cat([batch["rows"] for batch in step[part]]))
-        ]
-        for part in module.parts
-    }
+    encoded = module.encode_step(step)
     scores = module.model.score_all(encoded["contexts"], encoded["candidates"][step["identities"]])
-    expected = by_hand(scores, wanted, columns, contexts, 0.7)
+    objective = module.objective
+    count = objective.teacher_candidates
+    if count is None and "cross" in TEACHERS[case]:
+        count = FEW
+    expected = by_hand(
+        scores, teachers, objective.teacher_share, objective.distillation_temperature, count
+    )
     torch.testing.assert_close(loss, expected.detach(), rtol=1e-4, atol=1e-5)
     names = [name for name, _ in module.named_parameters() if name in gradients]
     parameters = dict(module.named_parameters())
@@ -63,34 +93,98 @@ def test_loss_and_gradients_are_those_written_out(variant, case, bert):
     assert max(gradient.abs().max() for gradient in got) > 1e-3
 
 
+class Spying(Teacher):
+    """A teacher that keeps the pairs that it is asked for."""
+
+    asked = ()
+
+    def score(self, pairs, **options):
+        Spying.asked = list(pairs)
+        return super().score(pairs, **options)
+
+
+def test_mined_and_drawn_candidates_are_scored_and_few_others(bert, monkeypatch):
+    monkeypatch.setattr("polyrank.training.teaching.in_batch.Teacher", Spying)
+    words = ["one", "two", "three", "four", "five", "six"]
+    examples = [
+        Example(context=f"what is {word}", response=word, negatives=(f"no {word}",) * (place < 3))
+        for place, word in enumerate(words)
+    ]
+    given = {"objective": "in_batch_softmax", "extra_negatives": 1, "teacher_candidates": 2}
+    teachers = [load_variant("cross", bert)]
+    setup = build(
+        load_variant("bi", bert), examples, TrainingConfig(), ObjectiveConfig(**given), teachers
+    )
+    run_step(setup.module.eval(), setup.collator, setup.dataset)
+    items = [setup.dataset[place] for place in range(6)]
+    for example, item in zip(examples, items, strict=True):
+        asked = [text for context, text in Spying.asked if context == example.context]
+        own = {example.response, *setup.collator.negatives(item)}
+        assert len(own) == 2 + len(example.negatives)
+        assert own <= set(asked)
+        assert len(set(asked)) == len(asked)
+        assert len(asked) == len(own) + 2
+
+
+def test_the_hardest_columns():
+    scores = torch.tensor([[0.0, 5.0, 4.0, 3.0, 9.0, 2.0, 1.0]])
+    texts = torch.tensor([10, 11, 12, 11, 14, 15, 12])
+    present = torch.tensor([[True, True, True, True, False, True, True]])
+    own = torch.tensor([[0, 6, -1]])
+    chosen = hardest(scores, present, texts, own, 2)  # 12 is its own, 11 counts once
+    assert chosen.nonzero()[:, 1].tolist() == [0, 1, 5, 6]
+    everything = hardest(scores, present, texts, own, 100)
+    assert everything.nonzero()[:, 1].tolist() == [0, 1, 5, 6]
+
+
+def test_fewer_candidates_of_a_teacher_that_reads_texts_apart(bert):
+    losses = {}
+    for count in (None, 2, 1000):
+        objective = ObjectiveConfig(objective="in_batch_softmax", teacher_candidates=count)
+        plain = [Example(context=one.context, response=str(n)) for n, one in enumerate(EXAMPLES)]
+        teachers = [load_variant("poly-learnt", bert)]
+        setup = build(load_variant("bi", bert), plain, TrainingConfig(), objective, teachers)
+        losses[count] = run_step(setup.module.eval(), setup.collator, setup.dataset)[0]
+    torch.testing.assert_close(losses[None], losses[1000])
+    assert abs(losses[None] - losses[2]) > 1e-4
+
+
 def test_a_teacher_is_not_trained_and_not_saved(bert):
-    name, records, own = CASES["taught-by-cross"]
-    teacher = teacher_of("taught-by-cross", bert)
+    name, records, own = CASES["taught-by-several"]
+    teachers = teachers_of("taught-by-several", bert)
     objective = ObjectiveConfig(objective=name, **own)
-    setup = build(load_variant("bi", bert), records, TrainingConfig(), objective, teacher)
+    setup = build(load_variant("bi", bert), records, TrainingConfig(), objective, teachers)
     kept = set(setup.module.state_dict())
     assert kept == {f"model.{name}" for name in setup.module.model.state_dict()}
     run_step(setup.module.train(), setup.collator, setup.dataset)
-    assert not teacher.training
-    assert all(parameter.grad is None for parameter in teacher.parameters())
+    for teacher in teachers:
+        assert not teacher.training
+        assert all(parameter.grad is None for parameter in teacher.parameters())
 
 
 def test_its_own_teacher_teaches_nothing(bert):
     model = load_variant("bi", bert)
     same = load_variant("bi", bert)
     settings = ObjectiveConfig(objective="in_batch_softmax", teacher_share=1.0)
-    setup = build(model, EXAMPLES, TrainingConfig(), settings, same)
+    setup = build(model, EXAMPLES, TrainingConfig(), settings, [same])
     loss, gradients = run_step(setup.module.eval(), setup.collator, setup.dataset)
     assert abs(loss) < 1e-5
     assert max(gradient.abs().max() for gradient in gradients.values()) < 1e-4
 
 
-def test_a_teacher_that_reads_pairs_is_refused(bert):
-    name, records, own = CASES["taught-by-cross"]
-    settings = ObjectiveConfig(objective=name, **own)
-    teacher = load_variant("cross", bert)
-    with pytest.raises(UsageError, match=r"must read the two texts separately.* not linear"):
-        build(load_variant("bi", bert), records, TrainingConfig(), settings, teacher)
+def test_what_cannot_teach_is_refused(bert):
+    name, records, own = CASES["taught-by-pairs"]
+    classes = load_variant("cross", bert, task="classify", num_labels=3)
+    with pytest.raises(UsageError, match="one score per pair, got a cross-encoder with 3 classes"):
+        build(
+            load_variant("bi", bert),
+            records,
+            TrainingConfig(),
+            ObjectiveConfig(objective=name, **own),
+            [classes],
+        )
+    with pytest.raises(UsageError, match="teacher_candidates must be at least 1"):
+        ObjectiveConfig(teacher_candidates=0)
 
 
 def test_the_command(bert, tmp_path, capsys):
@@ -108,10 +202,13 @@ def test_the_command(bert, tmp_path, capsys):
     captured = capsys.readouterr()
     assert "no effect" not in captured.err
     record = json.loads((tmp_path / "taught" / "training.json").read_text())
-    assert len(record["identity"]["teacher"]) == 64
+    assert [len(one) for one in record["identity"]["teachers"]] == [64]
     assert record["identity"]["objective"]["teacher_share"] == 0.8
     assert not (tmp_path / "taught.labels.jsonl").exists()
-    assert call("--teacher", tmp_path / "linear") == 2
-    assert "must read the two texts separately" in capsys.readouterr().err
+    both = ["--teacher", tmp_path / "linear", "--teacher", tmp_path / "cross"]
+    assert call(*both, "--teacher-candidates", "2") == 0
+    record = json.loads((tmp_path / "taught" / "training.json").read_text())
+    assert len(set(record["identity"]["teachers"])) == 2
+    assert "no effect" not in capsys.readouterr().err
     assert call("--teacher", tmp_path / "cross", "--objective", "kl") == 2
     assert "(in_batch) is for examples and the objective" in capsys.readouterr().err

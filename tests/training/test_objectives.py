@@ -126,9 +126,9 @@ def test_no_candidate_of_a_step_that_another_example_calls_right_is_a_negative(o
     ]
     elsewhere = [Example(context="A", response="No"), Example(context="b", response="the  DISK")]
     model = load_variant("bi", bert)
-    teacher = load_variant("bi", bert) if taught else None
+    teachers = [load_variant("bi", bert)] if taught else []
     config = ObjectiveConfig(objective="in_batch_softmax", **own)
-    setup = build(model, [*step, *elsewhere], TRAINING, config, teacher)
+    setup = build(model, [*step, *elsewhere], TRAINING, config, teachers)
     made = setup.collator([setup.dataset[place] for place in range(3)])
     encoded = {
         "contexts": torch.randn(3, 1, 32, requires_grad=True),

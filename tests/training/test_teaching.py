@@ -9,6 +9,7 @@ import torch
 from polyrank.data.loading import load_examples
 from polyrank.errors import DataError, ModelError, UsageError
 from polyrank.records import Example, LabelledPair
+from polyrank.training.config import TrainingConfig
 from polyrank.training.negatives.config import NegativesConfig
 from polyrank.training.negatives.methods import (
     bm25_method,
@@ -16,7 +17,12 @@ from polyrank.training.negatives.methods import (
     model_method,
     random_method,
 )
+from polyrank.training.negatives.pool import Pool
+from polyrank.training.objectives.kl import kl_divergence
+from polyrank.training.objectives.margin_mse import margin_mse
+from polyrank.training.objectives.registry import ObjectiveConfig, build
 from polyrank.training.teaching.labelling import label
+from polyrank.training.teaching.lessons import Lesson, labelled_by_all
 from polyrank.training.teaching.silver import silver_pairs
 from polyrank.training.teaching.teacher import Teacher
 from tiny_encoders import load_variant
@@ -189,9 +195,6 @@ def test_examples_without_negatives_are_left_out(cross):
 
 
 def test_teachers_of_the_wrong_kind(cross, bert):
-    for variant, name in (("bi", "a bi-encoder"), ("poly-learnt", "a poly-encoder")):
-        with pytest.raises(UsageError, match=f"teacher must be a cross-encoder, got {name}"):
-            label(load_variant(variant, bert), some_examples())
     classes = load_variant("cross", bert, task="classify", num_labels=3)
     with pytest.raises(UsageError, match="a cross-encoder with 3 classes"):
         label(classes, some_examples())
@@ -215,6 +218,130 @@ def test_scores_that_are_no_numbers(cross):
     with pytest.raises(ModelError, match="not all finite"):
         silver_pairs(Broken(cross), some_pairs(), methods=[random_method()])
     assert Teacher(cross).score([]) == []
+
+
+@pytest.mark.parametrize(("variant", "temperature"), [("bi", 0.05), ("poly-learnt", 0.5)])
+def test_the_scores_of_two_towers_are_the_logits_of_their_loss(variant, temperature, bert):
+    teacher = load_variant(variant, bert, temperature=temperature)
+    examples = some_examples(4)
+    setup = build(
+        teacher, examples, TrainingConfig(), ObjectiveConfig(objective="in_batch_softmax")
+    )
+    step = setup.collator([setup.dataset[place] for place in range(4)])
+    with torch.no_grad():
+        logits = setup.module.eval().score_step(setup.module.encode_step(step), step)
+    for place, example in enumerate(label(teacher, examples)):
+        own = [place, 4 + 2 * place, 5 + 2 * place]
+        assert list(example.scores) == pytest.approx(logits[place, own].tolist(), abs=1e-4)
+
+
+def lesson_of(teachers, store, objective="kl", **settings):
+    given = {"methods": [], "given": True, "settings": NegativesConfig(num_negatives=2)}
+    return Lesson(
+        teachers=teachers,
+        names=[str(number) for number in range(len(teachers))],
+        objective=ObjectiveConfig(objective=objective, distillation_temperature=2.0),
+        store=store,
+        **{**given, **settings},
+    )
+
+
+def labels_of(teachers, store, objective="kl", *, say=lambda _: None, **settings):
+    pool = Pool.of_examples(some_examples())
+    return lesson_of(teachers, store, objective, **settings).label(pool, say)
+
+
+def scores_in(examples):
+    return [score for example in examples for score in example.scores]
+
+
+@pytest.mark.parametrize("objective", ["kl", "margin_mse"])
+def test_several_teachers_are_one(objective, cross, bert):
+    """The student learns the mean of their distributions by kl, of their margins by margin_mse."""
+    others = [load_variant("bi", bert, temperature=0.05), load_variant("poly-learnt", bert)]
+    found = labels_of([cross, *others], None, objective)
+    each = [labels_of([teacher], None, objective) for teacher in (cross, *others)]
+    student = torch.randn(len(found), 3, dtype=torch.float64, requires_grad=True)
+    given = torch.tensor([[one.scores for one in labelled] for labelled in each]).double()
+    joined = torch.tensor([example.scores for example in found]).double()
+    present = torch.ones(len(found), 3, dtype=torch.bool)
+    if objective == "kl":
+        shares = (given / 2).softmax(dim=-1).mean(dim=0)
+        assert (shares - (given.mean(dim=0) / 2).softmax(dim=-1)).abs().max() > 0.01
+        loss = kl_divergence(student, joined, present, 2.0)
+        logs = (student / 2).log_softmax(dim=-1)
+        expected = 4 * (shares * (shares.log() - logs)).sum(dim=-1).mean()
+    else:
+        loss = margin_mse(student, joined, present)
+        margins = (given[:, :, :1] - given[:, :, 1:]).mean(dim=0)
+        expected = (student[:, :1] - student[:, 1:] - margins).square().mean()
+    torch.testing.assert_close(loss, expected)
+    (got,) = torch.autograd.grad(loss, student)
+    (wanted,) = torch.autograd.grad(expected, student)
+    torch.testing.assert_close(got, wanted)
+    assert got.abs().max() > 1e-4
+
+
+def test_one_teacher_of_several_scores_once_and_a_new_one_alone(cross, bert, tmp_path):
+    store = tmp_path / "labels.jsonl"
+    first, second = Counting(cross), Counting(load_variant("bi", bert))
+    alone = labels_of([first], store)
+    both = labels_of([first, second], store)
+    assert (first.calls, second.calls) == ([60], [60])
+    beside = tmp_path / f"labels-{second.fingerprint()[:8]}.jsonl"
+    assert {path.name for path in tmp_path.glob("*.jsonl")} == {store.name, beside.name}
+    assert scores_in(labels_of([second, first], store)) == pytest.approx(scores_in(both))
+    assert labels_of([second], store) == labels_of([second], None)
+    assert second.calls == [60, 60]  # the last one was without a store
+    assert labels_of([first], store) == alone
+    assert first.calls == [60]
+    third = Counting(load_variant("cross", bert, head="pooler"))
+    with pytest.raises(UsageError, match="holds labels of another teacher"):
+        labels_of([third], store)
+    labels_of([first, third], store, relabel=True)
+    assert (first.calls, second.calls, third.calls) == ([60, 60], [60, 60], [60])
+
+
+def test_an_interruption_between_teachers(cross, bert, tmp_path, monkeypatch):
+    store = tmp_path / "labels.jsonl"
+    monkeypatch.setitem(label.__kwdefaults__, "block_size", 6)
+    teachers = [Counting(cross), Counting(load_variant("bi", bert), 2)]
+    with pytest.raises(KeyboardInterrupt):
+        labels_of(teachers, store)
+    teachers[1].limit = None
+    said = []
+    found = labels_of(teachers, store, say=said.append)
+    assert teachers[0].calls == [18, 18, 18, 6]
+    assert teachers[1].calls == [18, 18, 18, 18, 6]
+    assert "Resuming after 12 of 20 examples." in said
+    assert scores_in(found) == pytest.approx(scores_in(labels_of(teachers, None)), abs=1e-5)
+
+
+def test_dev_examples_and_pairs_of_several_teachers(cross, bert, tmp_path):
+    store = tmp_path / "labels.jsonl"
+    teachers = [cross, load_variant("poly-learnt", bert)]
+    found = lesson_of(teachers, store).label_dev(some_examples(6), lambda _: None)
+    assert len(list(tmp_path.glob("*.dev-*.jsonl"))) == 2
+    assert scores_in(found) == pytest.approx(scores_in(labels_of(teachers, None)[:6]), abs=1e-5)
+    ranks = [cross, load_variant("cross", bert, head="pooler")]
+    given = {"methods": [random_method()], "given": False}
+    gold = some_pairs()
+    one, other = (lesson_of([each], None, **given).label(gold, lambda _: None) for each in ranks)
+    both = lesson_of(ranks, None, **given).label(gold, lambda _: None)
+    assert both[: len(gold)] == gold
+    labels = [[pair.label for pair in pairs] for pairs in (one, other, both)]
+    assert labels[2] == pytest.approx([(a + b) / 2 for a, b in zip(*labels[:2], strict=True)])
+    assert labels[0] != labels[1]
+
+
+def test_the_class_that_most_teachers_choose():
+    pairs = [
+        [LabelledPair(first="a", second=str(n), label=label) for n, label in enumerate(labels)]
+        for labels in ([0, 1, 2], [1, 1, 0], [1, 0, 1])
+    ]
+    assert [pair.label for pair in labelled_by_all(pairs)] == [1, 1, 2]
+    with pytest.raises(UsageError, match="have labelled different pairs"):
+        labelled_by_all([pairs[0], pairs[1][:2]])
 
 
 @pytest.mark.parametrize("task", ["rank", "regress", "classify"])

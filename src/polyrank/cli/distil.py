@@ -46,7 +46,12 @@ PAIRS = ("given", "random", "dialogue", "bm25", "model")
 class DistilOptions(TrainOptions):
     """Options of `polyrank distil`."""
 
-    teacher: Path = option(help="The folder of the cross-encoder that scores the pairs.")
+    teacher: tuple[Path, ...] = option(
+        help="The folder of the model that scores the pairs, best a cross-encoder; repeat it for "
+        "several, whose mean is learnt.",
+        metavar="PATH",
+        split=False,
+    )
     arch: Literal["bi", "poly"] = option(help="The architecture.", unless=("show_config",))
     dev_share: float | str = fixed("none")
     pairs: tuple[str, ...] = option(
@@ -67,14 +72,15 @@ class DistilOptions(TrainOptions):
     labels: Path | None = option(
         None,
         help="The JSONL file that keeps the teacher's scores for later runs. By default, "
-        "OUTPUT.labels.jsonl beside the output. The scores of dev examples are kept beside "
-        "it.",
+        "OUTPUT.labels.jsonl beside the output. The scores of dev examples, and those of each of "
+        "several teachers, are kept beside it.",
     )
     in_batch: bool = option(
         False,
-        help="Let the teacher score all candidates of each step. Otherwise it scores some pairs "
-        "before the training. The teacher must encode texts separately: a bi- or poly-encoder, or "
-        "a cross-encoder with head = interaction.",
+        help="Let the teacher score the candidates of each step. Otherwise it scores some pairs "
+        "before the training. A teacher that reads texts separately (a bi- or poly-encoder, or a "
+        "cross-encoder with head = interaction) scores all of them for each context. For others, "
+        "see --teacher-candidates.",
     )
     relabel: bool = option(False, help="Discard the scores in --labels and score again.")
     model: dict[str, Any] = any_of({"bi": BiEncoderConfig(), "poly": PolyEncoderConfig()})
@@ -109,6 +115,8 @@ class DistilOptions(TrainOptions):
         for name in self.pairs:
             if name not in PAIRS:
                 raise UsageError(f"There is no kind of --pairs {name!r}.", nearest(name, PAIRS))
+        if not self.teacher:
+            raise UsageError("--teacher is empty.", "Give the folder of a model.")
         if not self.pairs:
             raise UsageError("--pairs is empty.", f"Give some of {', '.join(PAIRS)}.")
         if "model" in self.pairs and self.retriever is None:
@@ -138,8 +146,9 @@ def distil(options: DistilOptions, output: Output) -> None:
     The teacher scores each response and its negatives once, and the scores are kept for the next
     run; the objective is margin_mse, by default, or kl. From labelled pairs, new pairs are made and
     labelled by the teacher, and the model is trained on both (Augmented SBERT). With --in-batch,
-    nothing is scored beforehand: at each step, the teacher scores every candidate for every
-    context. An interrupted run resumes when it is started again.
+    nothing is scored beforehand: at each step, the teacher scores the candidates of the step.
+    Several teachers count as one: the mean of their softmaxes, or of their scores for margin_mse.
+    An interrupted run resumes when it is started again.
     """
     if options.show_config:
         options = with_base(options, None, silent)
@@ -168,8 +177,8 @@ def distil(options: DistilOptions, output: Output) -> None:
             model = load_base(options, device, records, output)
             training.warn_of_idle(options, records, dev, model, output)
         if options.in_batch:
-            teacher = load(options.teacher, replace(options, device=device))
-            output.result(training.run(options, model, records, dev, output, teacher=teacher))
+            teachers = loaded(replace(options, device=device))
+            output.result(training.run(options, model, records, dev, output, teacher=teachers))
             return
         labelled, dev = processes.run_on_first(lambda: taught(options, pool, dev, output))
         output.result(training.run(options, model, labelled, dev, output))
@@ -204,11 +213,13 @@ def settled(
 def taught(
     options: DistilOptions, pool: Pool | list[LabelledPair], dev: Dev, output: Output
 ) -> tuple[list[Example] | list[LabelledPair], Dev]:
-    """The records with the teacher's labels: the training data and the dev data."""
+    """The records with the teachers' labels: the training data and the dev data."""
     from polyrank.training.teaching.lessons import Lesson
 
-    teacher = load(options.teacher, options)
     lesson = Lesson(
+        teachers=loaded(options),
+        names=list(map(str, options.teacher)),
+        objective=options.objective,
         methods=methods_of(options),
         given="given" in options.pairs,
         settings=replace(options.negatives, seed=options.training.seed),
@@ -216,8 +227,13 @@ def taught(
         relabel=options.relabel,
         show_progress_bar=True,
     )
-    records = lesson.label(teacher, pool, str(options.teacher), output.say)
-    return records, lesson.label_dev(teacher, dev, output.say)
+    records = lesson.label(pool, output.say)
+    return records, lesson.label_dev(dev, output.say)
+
+
+def loaded(options: DistilOptions) -> list[Any]:
+    """The teachers."""
+    return [load(folder, options) for folder in options.teacher]
 
 
 def methods_of(options: DistilOptions) -> list[Method]:

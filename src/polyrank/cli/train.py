@@ -129,7 +129,7 @@ class TrainOptions(DataOptions, RunOptions):
             "cross with --head linear": CrossEncoderConfig(head="linear"),
         }
     )
-    objective: ObjectiveConfig = flattened(hide=("teacher_share",))
+    objective: ObjectiveConfig = flattened(hide=("teacher_share", "teacher_candidates"))
     training: TrainingConfig = flattened()
 
     @classmethod

@@ -1,4 +1,4 @@
-"""Rows and gradients across the processes of a step; with one process, nothing happens.
+"""Rows, texts and gradients across the processes of a step; with one process, nothing happens.
 
 Each process computes its share of the loss, and the shares sum to the loss of all. So the gradients
 of gathered rows, and of the parameters, are summed over the processes.
@@ -9,7 +9,7 @@ Letters: W processes, R rows of this one, A rows of all.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -53,6 +53,16 @@ def gather_rows(rows: Tensor) -> Tensor:
         return rows
     gathered: Tensor = Gather.apply(rows, counts)
     return gathered
+
+
+def gather_texts(texts: Sequence[str]) -> list[str]:
+    """The texts of all processes, in the order of `gather_rows`."""
+    if num_processes() == 1:
+        return list(texts)
+    parts: list[Any] = [None] * num_processes()
+    distributed.all_gather_object(parts, list(texts))
+    rank = distributed.get_rank()
+    return [text for part in (*parts[rank:], *parts[:rank]) for text in part]
 
 
 def sum_over_processes(number: int | float, device: torch.device) -> float:

@@ -61,15 +61,13 @@ def run_of(
     objective: ObjectiveConfig | str | None,
     dev: Data | None,
     dev_candidates: NumCandidates,
-    teacher: Model | None,
+    teacher: Model | Sequence[Model] | None,
     tensorboard: str | Path | None,
     provenance: Provenance,
     settings: Mapping[str, Any],
     say: Say,
 ) -> Run:
     """The run that arguments of `train` ask for. Raises UsageError, DataError."""
-    if teacher is not None:
-        require_model(teacher, "teacher")
     config, objective = settings_of("train()", config, objective, settings)
     records = examples_of(examples, config, say)
     return Run(
@@ -79,7 +77,7 @@ def run_of(
         output=Path(output),
         config=config,
         objective=objective,
-        teacher=teacher,
+        teachers=teachers_of(teacher),
         provenance=replace(
             provenance,
             base=provenance.base or model.hub_id or (str(model.path) if model.path else None),
@@ -161,6 +159,16 @@ def dev_of(
     records = load_records(dev, say=say, name="dev")
     drawn = dev_examples(records, num_candidates, seed=seed, say=say)
     return dev_for(drawn, architecture, num_candidates, seed=seed, say=say)
+
+
+def teachers_of(teacher: Model | Sequence[Model] | None) -> tuple[Model, ...]:
+    """One teacher, several or none, as a tuple. Raises UsageError for what is not a model."""
+    if teacher is None:
+        return ()
+    teachers = tuple(teacher) if isinstance(teacher, (list, tuple)) else (teacher,)
+    for one in teachers:
+        require_model(one, "teacher")
+    return teachers
 
 
 def require_model(model: object, name: str) -> None:

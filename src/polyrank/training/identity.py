@@ -31,7 +31,7 @@ WORDS = {
     "share": "another share of the training data ({})",
     "examples": "other training data",
     "dev": "other dev data",
-    "teacher": "another teacher",
+    "teachers": "other teachers",
 }
 EVERYTHING = "100%"
 DEFAULT = ObjectiveConfig()
@@ -47,7 +47,7 @@ def with_objective(run: Run) -> Run:
 
 def training_job(run: Run) -> Job:
     """The run as a job, with everything that its result depends on."""
-    model, teacher = run.model, run.teacher
+    model = run.model
     identity = {
         "architecture": model.architecture,
         "training": to_mapping(run.config),
@@ -58,8 +58,8 @@ def training_job(run: Run) -> Job:
         "examples": fingerprint_of(run.examples),
         "dev": fingerprint_of(run.dev),
     }
-    if teacher is not None:
-        identity["teacher"] = teacher.fingerprint()
+    if run.teachers:
+        identity["teachers"] = sorted(teacher.fingerprint() for teacher in run.teachers)
     return Job(output=run.output, doing="training", noun="run", identity=identity, words=WORDS)
 
 

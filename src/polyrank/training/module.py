@@ -52,19 +52,17 @@ class TrainingModule(nn.Module):
         """The vectors or scores of one batch, in its own order of rows."""
         raise TypeError(f"{type(self).__name__} does not say how {part} are encoded.")
 
-    def encode_step(self, step: dict[str, Any], prefix: str = "") -> dict[str, Tensor]:
-        """Every part that a step has, in the caller's order of rows; `prefix` stands before the
-        names of the parts in the step.
-        """
+    def encode_step(self, step: dict[str, Any]) -> dict[str, Tensor]:
+        """Every part that a step has, in the caller's order of rows."""
         encoded = {}
-        for part in self.present_parts(step, prefix):
-            batches: list[Batch] = step[prefix + part]
+        for part in self.present_parts(step):
+            batches: list[Batch] = step[part]
             encoded[part] = in_order([self.encode(part, batch) for batch in batches], batches)
         return encoded
 
-    def present_parts(self, step: dict[str, Any], prefix: str = "") -> list[str]:
+    def present_parts(self, step: dict[str, Any]) -> list[str]:
         """The parts that a step has; one of mixed tasks may lack some."""
-        return [part for part in self.parts if step[prefix + part]]
+        return [part for part in self.parts if step[part]]
 
     def loss(self, encoded: dict[str, Tensor], step: dict[str, Any]) -> Tensor:
         """This process's share of the loss, in the precision of the vectors: ()."""
@@ -211,6 +209,15 @@ class CrossPairs(TrainingModule):
     def values_of_pairs(self, encoded: dict[str, Tensor], step: dict[str, Any]) -> Tensor:
         """The value of each pair: (n,)."""
         return encoded["pairs"]
+
+
+def reading_apart(
+    model: TwoTower | CrossEncoder, objective: ObjectiveConfig, loss: Loss
+) -> TwoTowers | CrossReadApart:
+    """What encodes the texts of a step with a model, each on its own."""
+    if isinstance(model, CrossEncoder):
+        return CrossReadApart(model, objective, loss)
+    return TwoTowers(model, objective, loss)
 
 
 def columns_of_all(columns: Tensor, count: int) -> Tensor:

@@ -69,7 +69,7 @@ class Run:
     config: TrainingConfig
     objective: ObjectiveConfig
     dev: Sequence[Example] | Sequence[LabelledPair] | RetrievalSet = ()
-    teacher: Model | None = None
+    teachers: tuple[Model, ...] = ()
     provenance: Provenance = UNKNOWN
     tensorboard: Path | None = None
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import gc
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from functools import partial
@@ -57,7 +57,7 @@ def train(
     objective: ObjectiveConfig | str | None = None,
     dev: Data | None = None,
     dev_candidates: int | Literal["all"] | None = None,
-    teacher: Model | None = None,
+    teacher: Model | Sequence[Model] | None = None,
     restart: bool = False,
     show_progress_bar: bool = True,
     say: Say | None = None,
@@ -85,8 +85,9 @@ def train(
             judgements; without it, the last checkpoint is kept.
         dev_candidates: Candidates of each dev example that has none, drawn from the responses of
             all; by default 20, or fewer where there are too few. `all` makes a corpus of them.
-        teacher: A model that scores all candidates of each step beside the trained one (see
-            `ObjectiveConfig.teacher_share`); it is not changed.
+        teacher: A model that scores the candidates of each step beside the trained one, or several,
+            whose distributions are averaged (see `ObjectiveConfig.teacher_share`); they are not
+            changed.
         restart: Discard an unfinished run of the same output.
         show_progress_bar: Show on standard error how far the training is: one live line on a
             terminal, lines elsewhere. False is silent.
@@ -134,7 +135,7 @@ def train(
             job = training_job(run)  # before the model gets what the objective adds to it
             set_seed(run.config.seed)
             attach_adapters(run)
-            setup = build(model, run.examples, run.config, run.objective, teacher)
+            setup = build(model, run.examples, run.config, run.objective, run.teachers)
             evaluation = evaluation_of(setup, run.dev, run.config)
         for note in (*idle_settings(run, settings), *setup.notes):
             say(note)

@@ -24,7 +24,7 @@ from polyrank.training.negatives.config import BLOCK, NegativesConfig
 from polyrank.training.negatives.filtering import choose
 from polyrank.training.negatives.methods import Method
 from polyrank.training.negatives.pool import Pool, numbered_blocks
-from polyrank.training.teaching.teacher import Teacher
+from polyrank.training.teaching.teacher import Teacher, require_cross
 
 SHOWN = 3
 COUNTS = {
@@ -81,7 +81,7 @@ def mine_to_file(
     other settings.
     """
     output = Path(output)
-    teacher = None if reranker is None else Teacher(reranker, "The cross-encoder that filters")
+    teacher = None if reranker is None else filter_of(reranker)
     if output.is_dir():
         raise UsageError(f"{output} is a folder.", "Give the path of a file for the negatives.")
     require_sense(pool, method, config, teacher)
@@ -106,6 +106,13 @@ def mine_to_file(
     if not counts["kept"]:
         raise nothing_found(method, counts)
     return MiningResult(output=output, counts=counts, shown=shown)
+
+
+def filter_of(reranker: CrossEncoder) -> Teacher:
+    """What drops right answers. Raises UsageError for a model that is not a cross-encoder."""
+    role = "The cross-encoder that filters"
+    require_cross(reranker, role)
+    return Teacher(reranker, role)
 
 
 def mining_job(
@@ -140,7 +147,7 @@ def mine_in_memory(
 
     Raises as `mine_to_file`.
     """
-    teacher = None if reranker is None else Teacher(reranker, "The cross-encoder that filters")
+    teacher = None if reranker is None else filter_of(reranker)
     require_sense(pool, method, config, teacher)
     mined: list[Example] = []
     counts = Counter[str]()

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from polyrank.training.batches import Item
     from polyrank.training.drawn_negatives import DrawnNegatives
     from polyrank.training.module import CrossReadApart, TrainingModule, TwoTowers
-    from polyrank.training.objectives.registry import ObjectiveConfig
+    from polyrank.training.teaching.in_batch import Teachers
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,11 +56,17 @@ class InBatchSettings(Settings):
     teacher_share: float = 0.5
     """The weight of the teacher's scores in the loss of `in_batch_softmax`, if it scores whole
     steps. The right responses have the rest."""
+    teacher_candidates: int | None = None
+    """How many candidates of the step a teacher scores for each context besides its response and
+    its negatives: those that the student scores highest. By default all; 8 if a teacher must read
+    the two texts together."""
 
     def __post_init__(self) -> None:
         require(self.extra_negatives >= 0, "extra_negatives", "0 or more", self.extra_negatives)
         share = self.teacher_share
         require(0 < share <= 1, "teacher_share", "above 0 and at most 1", share)
+        few = self.teacher_candidates
+        require(few is None or few >= 1, "teacher_candidates", "at least 1", few)
 
 
 class InBatchSoftmax(Objective):
@@ -78,10 +84,8 @@ class InBatchSoftmax(Objective):
         return case.records == "examples" and reads_apart
 
     def check(self, given: Given) -> None:
-        """A step must have a negative for each context, and a teacher must read texts apart."""
+        """A step must have a negative for each context."""
         examples = given.examples
-        if given.teacher is not None:
-            require_reads_apart(given.teacher)
         require_wrong_responses(given)
         if given.config.batch_size > 1 or given.objective.extra_negatives > 0:
             return
@@ -96,10 +100,11 @@ class InBatchSoftmax(Objective):
         import torch
 
         from polyrank.training.drawn_negatives import DrawnNegatives
-        from polyrank.training.objectives.registry import ObjectiveConfig
+        from polyrank.training.module import reading_apart
 
         model, examples, objective = given.model, given.examples, given.objective
         extra, pool = objective.extra_negatives, DrawnNegatives(examples, given.answers)
+        teachers = self.teachers(given)
         collator = InBatchCollator(
             model,
             given.config.train_batch_tokens,
@@ -107,14 +112,19 @@ class InBatchSoftmax(Objective):
             extra_negatives=extra,
             seed=given.config.seed,
             log_frequencies=log_frequencies(examples, len(pool), extra) if objective.logq else None,
-            teacher=given.teacher,
+            teachers=teachers,
         )
-        teacher = None
-        if given.teacher is not None:
-            teacher = module_around(given.teacher, ObjectiveConfig(), self.loss).eval()
         right = torch.from_numpy(given.answers.pairs).to(model.device)
-        loss = partial(self.loss, right=right, teacher=teacher)
-        return module_around(model, objective, loss), collator
+        loss = partial(self.loss, right=right, teachers=teachers)
+        return reading_apart(model, objective, loss), collator
+
+    def teachers(self, given: Given) -> Teachers | None:
+        """The teachers of a run. Raises UsageError for one with classes."""
+        from polyrank.training.teaching.in_batch import Teachers
+
+        if not given.teachers:
+            return None
+        return Teachers(given.teachers, given.objective, given.config.train_batch_tokens)
 
     def notes(self, given: Given) -> list[str]:
         """A note if there are few responses to draw from."""
@@ -127,12 +137,12 @@ class InBatchSoftmax(Objective):
         step: dict[str, Any],
         *,
         right: Tensor | None = None,
-        teacher: TwoTowers | CrossReadApart | None = None,
+        teachers: Teachers | None = None,
     ) -> Tensor:
         """The mean over this process's contexts, among the candidates of all processes.
 
         `right` (k,): all known pairs of a context and a response, as `KnownAnswers.pairs`. The
-        teacher is not a part of the module, so that it is neither trained nor saved with it.
+        teachers are not a part of the module, so that they are neither trained nor saved with it.
         """
         objective, count = module.objective, len(encoded["contexts"])
         texts, answered, frequencies = texts_of_all(step, count, logq=objective.logq)
@@ -149,11 +159,10 @@ class InBatchSoftmax(Objective):
             hits = None if hits is None else hits.T
             loss_turned = in_batch_softmax(turned, answered, contexts=responses, hits=hits)
             loss = (loss + loss_turned) / 2
-        if teacher is not None:
-            present = ~known
-            expected = scores_of_teacher(teacher, step).to(scores.dtype)
+        if teachers is not None:
+            expected, scored = teachers.teach(scores.detach(), texts, len(answered), ~known, step)
             temperature, share = objective.distillation_temperature, objective.teacher_share
-            taught = kl_divergence(scores, expected, present, temperature)
+            taught = kl_divergence(scores, expected, scored, temperature)
             loss = (1 - share) * loss + share * taught
         return module.share_of_mean(loss, count)
 
@@ -174,12 +183,12 @@ class InBatchCollator:
         extra_negatives: int = 0,
         seed: int = 0,
         log_frequencies: Mapping[str, float] | None = None,
-        teacher: TwoTower | CrossEncoder | None = None,
+        teachers: Teachers | None = None,
     ) -> None:
         from polyrank.training.batches import TextBatcher
 
         self.read = TextBatcher(model, batch_tokens)
-        self.taught = None if teacher is None else TextBatcher(teacher, batch_tokens)
+        self.teachers = teachers
         self.pool = pool
         self.extra_negatives = extra_negatives
         self.seed = seed
@@ -190,31 +199,33 @@ class InBatchCollator:
         """`contexts` and `candidates`: batches cut by length; `identities` (N,): the row of each
         column's text among the candidates, responses first, then negatives; `context_texts` (B,)
         and `texts` (U,): numbers that are equal for equal texts in every process;
-        `log_frequencies` (U,). With a teacher, `teacher_contexts` and `teacher_candidates` are the
-        same texts as it reads them.
+        `log_frequencies` (U,). With teachers, also what they need.
         """
         import torch
 
         from polyrank.data.answers import text_identity
 
         examples: list[Example] = [item.example for item in step]
+        contexts = [example.context for example in examples]
         columns = [example.response for example in examples]
-        for item in step:
-            columns += self.negatives(item)
+        own = [[place] for place in range(len(step))]
+        for item, places in zip(step, own, strict=True):
+            negatives = self.negatives(item)
+            places += range(len(columns), len(columns) + len(negatives))
+            columns += negatives
         rows = {text: row for row, text in enumerate(dict.fromkeys(columns))}
         made: dict[str, Any] = {
-            "contexts": self.read.contexts([example.context for example in examples]),
+            "contexts": self.read.contexts(contexts),
             "candidates": self.read.candidates(list(rows)),
             "identities": torch.tensor([rows[text] for text in columns]),
-            "context_texts": torch.tensor([text_identity(one.context) for one in examples]),
+            "context_texts": torch.tensor([text_identity(context) for context in contexts]),
             "texts": torch.tensor([text_identity(text) for text in rows]),
         }
         if self.log_frequencies is not None:
             known = self.log_frequencies  # dev data have texts that are not in the training set
             made["log_frequencies"] = torch.tensor([known.get(text, self.rarest) for text in rows])
-        if self.taught is not None:
-            made["teacher_contexts"] = self.taught.contexts([one.context for one in examples])
-            made["teacher_candidates"] = self.taught.candidates(list(rows))
+        if self.teachers is not None:
+            made |= self.teachers.prepare(contexts, columns, own)
         return made
 
     def negatives(self, item: Item) -> list[str]:
@@ -240,36 +251,6 @@ def log_frequencies(
     counts.update(text for example in examples for text in example.negatives)
     drawn = extra_negatives / num_responses if num_responses else 0.0
     return {text: math.log(count / len(examples) + drawn) for text, count in counts.items()}
-
-
-def module_around(model: Any, objective: ObjectiveConfig, loss: Any) -> TwoTowers | CrossReadApart:
-    """What encodes the texts of a step with a model, each on its own."""
-    from polyrank.training.module import CrossReadApart, TwoTowers
-
-    if model.architecture == "cross":
-        return CrossReadApart(model, objective, loss)
-    return TwoTowers(model, objective, loss)
-
-
-def require_reads_apart(teacher: Any) -> None:
-    """Raise UsageError for a cross-encoder that must read every pair of a step together."""
-    if teacher.architecture == "cross" and not teacher.reads_texts_apart:
-        raise UsageError(
-            "A teacher of whole steps must read the two texts separately: a bi- or poly-encoder, "
-            f"or a cross-encoder with head = interaction, not {teacher.config.head}.",
-            "Choose such a teacher, or let it score pairs beforehand, without --in-batch.",
-        )
-
-
-def scores_of_teacher(teacher: TwoTowers | CrossReadApart, step: dict[str, Any]) -> Tensor:
-    """Its scores of this process's contexts and the candidates of all processes: (B, N)."""
-    import torch
-
-    device, dtype = teacher.model.device.type, teacher.model.compute_dtype
-    with torch.no_grad():
-        with torch.autocast(device, dtype=dtype, enabled=dtype != torch.float32):
-            encoded = teacher.encode_step(step, prefix="teacher_")
-        return teacher.score_step(encoded, step)
 
 
 def scores_of_responses(

@@ -3,11 +3,12 @@
 T² [Σ_j p_j (log p_j − log q_j)], p = softmax(t / T) and q = softmax(s / T) over the response and
 the negatives of an example, t the teacher's scores. Hinton et al. (2015), Distilling the knowledge
 in a neural network; for rankers, Lin et al. (2020), Distilling dense representations for ranking
-using tightly-coupled teachers.
+using tightly-coupled teachers. The distribution of several teachers is the mean of theirs.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from polyrank.training.module import CrossPairs, TrainingModule, TwoTowers
+    from polyrank.training.objectives.registry import ObjectiveConfig
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,6 +63,13 @@ class Kl(Objective):
 
         return own_candidates(given, self.loss)
 
+    def mean_of_teachers(self, scores: Tensor, objective: ObjectiveConfig) -> Tensor:
+        """The mean of their distributions: (K, C) → (C,)."""
+        import torch
+
+        present = torch.ones_like(scores[:1], dtype=torch.bool)
+        return mean_scores(scores[:, None], present, objective.distillation_temperature)[0]
+
     def loss(
         self, module: TwoTowers | CrossPairs, encoded: dict[str, Tensor], step: dict[str, Any]
     ) -> Tensor:
@@ -89,3 +98,15 @@ def kl_divergence(
     # 0 · (log 0 − log 0) is 0 here and not NaN
     terms = torch.special.xlogy(expected, expected) - expected * got.masked_fill(absent, 0.0)
     return terms.sum(dim=1).mean() * temperature**2
+
+
+def mean_scores(teachers: Tensor, present: Tensor, temperature: float = 1.0) -> Tensor:
+    """Scores of several teachers as those of one: (K, B, C) → (B, C).
+
+    Their softmax at the temperature is the mean of the K teachers' softmaxes at it, so the teachers
+    may score in different ranges. teachers (K, B, C): K ≥ 1; present (B, C): which candidates
+    there are; the others get 0. The scores of a single teacher change by a constant for each row.
+    """
+    hidden = (teachers / temperature).masked_fill(~present, -math.inf)
+    joined = hidden.log_softmax(dim=2).logsumexp(dim=0) - math.log(len(teachers))
+    return (joined * temperature).masked_fill(~present, 0.0)

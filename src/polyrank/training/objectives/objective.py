@@ -92,8 +92,8 @@ class Given:
     """The records, in the order of the training set."""
     config: TrainingConfig
     objective: ObjectiveConfig
-    teacher: Any = None
-    """A model that scores all candidates of each step, if there is one."""
+    teachers: tuple[Any, ...] = ()
+    """Models that score the candidates of each step, if there are any."""
 
     @cached_property
     def answers(self) -> KnownAnswers:
@@ -150,6 +150,13 @@ class Objective(ABC):
 
         The shares of all processes add up to the loss of their joined step.
         """
+
+    def mean_of_teachers(self, scores: Tensor, objective: ObjectiveConfig) -> Tensor:
+        """The scores of K teachers of one example's C candidates as those of one: (K, C) → (C,).
+
+        By default, their mean.
+        """
+        return scores.mean(dim=0)
 
     def dev_records(self, given: Given, dev: Records) -> Sequence[Any]:
         """The dev records as this loss takes them, whatever figures they are evaluated by.

@@ -106,21 +106,25 @@ def build(
     examples: Records,
     config: TrainingConfig,
     objective: ObjectiveConfig,
-    teacher: Model | None = None,
+    teachers: Sequence[Model] = (),
 ) -> Setup:
     """What a run minimises, with its batches and its data set.
 
     The model gets the classifier that the objective trains, and loses any other.
 
-    A `teacher` scores all candidates of each step of the in-batch softmax. Raises UsageError for an
-    objective or settings that do not suit the model or the kind of records, DataError for records
-    that it cannot be trained on.
+    The `teachers` score the candidates of each step of the in-batch softmax. Raises UsageError for
+    an objective or settings that do not suit the model or the kind of records, DataError for
+    records that it cannot be trained on.
     """
     from polyrank.training.batches import TrainingSet
 
     chosen = objective_for(model, examples, objective)
     given = Given(
-        model=model, examples=examples, config=config, objective=objective, teacher=teacher
+        model=model,
+        examples=examples,
+        config=config,
+        objective=objective,
+        teachers=tuple(teachers),
     )
     chosen.check(given)
     if chosen.task != "classify":

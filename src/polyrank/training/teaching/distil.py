@@ -1,4 +1,4 @@
-"""A student learns to score as its teacher does: `polyrank.distil`.
+"""A student learns to score as its teachers do: `polyrank.distil`.
 
 Knows what the arguments mean; other modules label and train.
 """
@@ -14,13 +14,20 @@ from polyrank.config import with_keywords
 from polyrank.data.loading import Data, load_examples
 from polyrank.data.memory import name_of
 from polyrank.errors import UsageError
+from polyrank.models.base import Model
 from polyrank.models.two_tower import TwoTower
 from polyrank.progress import Say
 from polyrank.records import Example, LabelledPair
 from polyrank.retrieval.bm25.config import BM25Config
 from polyrank.training import processes
 from polyrank.training.config import TrainingConfig
-from polyrank.training.given import ELSEWHERE, dev_of, objective_given, require_settings
+from polyrank.training.given import (
+    ELSEWHERE,
+    dev_of,
+    objective_given,
+    require_model,
+    require_settings,
+)
 from polyrank.training.model_card import Provenance
 from polyrank.training.negatives.config import NegativesConfig
 from polyrank.training.negatives.methods import method_of
@@ -69,11 +76,13 @@ def distil(
 
     The teacher scores each response and its negatives once; the student learns these scores by
     `margin_mse`, or by `kl`. From labelled pairs, new pairs are made and labelled by the teacher,
-    and the student is trained on both (Augmented SBERT).
+    and the student is trained on both (Augmented SBERT). Several teachers count as one: `kl` and
+    `in_batch` take the mean of their distributions, `margin_mse` the mean of their scores.
 
     Args:
         student: The bi- or poly-encoder that is trained, in place.
-        teacher: A cross-encoder, or its folder; with `in_batch`, any model that reads texts apart.
+        teacher: A model that gives one score for a pair, best a cross-encoder, or its folder; or a
+            list of several. From labelled pairs, a cross-encoder.
         examples: Examples or labelled pairs of any kind, as for `load_examples`.
         output: The folder for the student; a model there is replaced when the run is complete.
         pairs: What the teacher scores besides the responses: the negatives of the examples
@@ -81,9 +90,11 @@ def distil(
             `given` where examples have negatives, else `random`.
         retriever: The bi- or poly-encoder of the pairs `model`, or its folder.
         candidates: The texts to take negatives from, or their file; by default the responses.
-        in_batch: Let the teacher score all candidates of each step instead of pairs beforehand.
-        labels: A JSONL file that keeps the teacher's labels for later runs. By default they stay in
-            memory, and those of 10,000 examples or more in OUTPUT.labels.jsonl.
+        in_batch: Let the teacher score the candidates of each step instead of pairs beforehand:
+            all, or `teacher_candidates` of each context.
+        labels: A JSONL file that keeps the teacher's labels for later runs; each of several
+            teachers has a file of its own beside it. By default they stay in memory, and those of
+            10,000 examples or more in OUTPUT.labels.jsonl.
         relabel: Discard the labels in the file and score again.
         config: All settings of the training, instead of keywords.
         objective: The name of the loss, or all settings of the objective.
@@ -135,10 +146,13 @@ def distil(
     of_pairs = isinstance(records[0], LabelledPair)
     taught = taught_objective(made["objective"], of_pairs=of_pairs, in_batch=in_batch)
     found = dev_of(dev, dev_candidates, student.architecture, run.seed, say)
-    teacher = opened(teacher)
+    teachers = teachers_given(teacher)
     if not in_batch:
         chosen = chosen_pairs(pairs, records, say)
         lesson = Lesson(
+            teachers=teachers,
+            names=names_of(teachers),
+            objective=taught,
             methods=[
                 method_of(
                     one,
@@ -159,12 +173,8 @@ def distil(
         if not of_pairs:
             own: Any = [] if candidates is None else candidates_of(candidates)
             data = Pool.of_examples(data, own)
-        known = name_of(teacher) or "the teacher"
         records, found = processes.run_on_first(
-            lambda: (
-                lesson.label(teacher, data, known, say),
-                lesson.label_dev(teacher, found, say),
-            )
+            lambda: (lesson.label(data, say), lesson.label_dev(found, say))
         )
     return train(
         student,
@@ -173,12 +183,31 @@ def distil(
         run,
         objective=taught,
         dev=found,
-        teacher=teacher if in_batch else None,
+        teacher=teachers if in_batch else None,
         restart=restart,
         show_progress_bar=show_progress_bar,
         say=say,
         provenance=Provenance(train=name_of(examples), dev=name_of(dev)),
     )
+
+
+def teachers_given(teacher: Any) -> list[Model]:
+    """The teachers, loaded. Raises UsageError where there is none, or something else."""
+    listed = teacher if isinstance(teacher, (list, tuple)) else [teacher]
+    if not listed:
+        raise UsageError("There is no teacher.", "Give a model, its folder, or a list of several.")
+    teachers = [opened(one) for one in listed]
+    for one in teachers:
+        require_model(one, "teacher")
+    return teachers
+
+
+def names_of(teachers: Sequence[Model]) -> list[str]:
+    """What people call each teacher: its folder, or its number."""
+    unnamed = ["the teacher"]
+    if len(teachers) > 1:
+        unnamed = [f"teacher {number}" for number in range(1, len(teachers) + 1)]
+    return [name_of(one) or other for one, other in zip(teachers, unnamed, strict=True)]
 
 
 def chosen_pairs(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -18,8 +18,8 @@ from polyrank.config import to_mapping
 from polyrank.data.answers import folded
 from polyrank.data.examples import example_line, parse_example
 from polyrank.errors import DataError, UsageError
-from polyrank.jobs import Job, differences, digest_of, working
-from polyrank.models.cross_encoder import CrossEncoder
+from polyrank.jobs import Job, differences, digest_of, read_identity, working
+from polyrank.models.base import Model
 from polyrank.progress import Say, bar, silent
 from polyrank.records import Example
 from polyrank.storage import write_text
@@ -43,7 +43,7 @@ T = TypeVar("T")
 
 
 def label(
-    teacher: CrossEncoder,
+    teacher: Model,
     examples: Sequence[Example],
     *,
     store: str | Path | None = None,
@@ -56,15 +56,15 @@ def label(
     show_progress_bar: bool = False,
     say: Say = silent,
 ) -> list[Example]:
-    """The examples with negatives and the scores that a cross-encoder gives them.
+    """The examples with negatives and the scores that a teacher gives them.
 
     Each example keeps its own negatives (unless `given` is false) and gets `num_negatives` of
     `settings` more from each of the `methods`, which take them from `pool`, by default the
     responses of all examples. Examples without any negative are left out. `store` is a JSONL file
     that keeps the result, itself a file of examples: the next call with the same teacher, examples
     and settings reads it, and one that was interrupted resumes. Raises UsageError for a teacher
-    that is not a cross-encoder with one score, or a store with other labels, unless `relabel`;
-    DataError where no example has a negative.
+    with classes, or a store with other labels, unless `relabel`; DataError where no example has a
+    negative.
     """
     known = Teacher(teacher)
     settings = settings or NegativesConfig()
@@ -152,14 +152,7 @@ class Labelling(ABC, Generic[T]):
 
     def job(self, store: Path) -> Job:
         """The job that makes the store."""
-        return Job(
-            output=store,
-            doing="labelling",
-            noun="labelling",
-            identity=self.identity(),
-            words=WORDS,
-            restart_flag="--relabel",
-        )
+        return job_of(store, self.identity())
 
     def write(
         self, job: Job, relabel: bool, block_size: int, show_progress_bar: bool, say: Say
@@ -281,6 +274,28 @@ class ExampleLabelling(Labelling[Example]):
     def parse(self, line: str) -> Example:
         """The example of a line."""
         return parse_example(json.loads(line))
+
+
+def job_of(store: Path, identity: Mapping[str, Any]) -> Job:
+    """The job that makes a store."""
+    return Job(
+        output=store,
+        doing="labelling",
+        noun="labelling",
+        identity=identity,
+        words=WORDS,
+        restart_flag="--relabel",
+    )
+
+
+def teacher_of(store: Path) -> str | None:
+    """The fingerprint of the teacher whose labels a store holds, or will hold when complete."""
+    try:
+        found = json.loads(description_of(store).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        unfinished = read_identity(job_of(store, {}).work)
+        found = {} if unfinished is None else unfinished["identity"]
+    return found.get("teacher") if isinstance(found, dict) else None
 
 
 def description_of(store: Path) -> Path:

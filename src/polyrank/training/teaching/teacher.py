@@ -1,4 +1,4 @@
-"""A cross-encoder as a teacher: what it must be, and its scores of pairs, each scored once."""
+"""A model as a teacher: what it must be, and its scores of pairs, each scored once."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from polyrank.errors import ModelError, UsageError
 from polyrank.models.base import Model
 from polyrank.models.config import NAMES
-from polyrank.models.cross_encoder import CrossEncoder
 from polyrank.progress import watched
 from polyrank.records import Context
 
@@ -16,12 +15,14 @@ Pair = tuple[str | tuple[str, ...], str]
 
 
 class Teacher:
-    """A cross-encoder that gives one score for a pair."""
+    """A model of any architecture that gives one score for a pair.
 
-    def __init__(self, model: CrossEncoder, role: str = "A teacher") -> None:
-        """`role` is what errors call it. Raises UsageError for a model of another kind."""
-        require_cross(model, role)
-        if model.config.task == "classify":
+    Its scores are the logits that its own loss has; a bi-encoder's are divided by its temperature.
+    """
+
+    def __init__(self, model: Model, role: str = "A teacher") -> None:
+        """`role` is what errors call it. Raises UsageError for a model with classes."""
+        if model.config.architecture == "cross" and model.config.task == "classify":
             raise UsageError(
                 f"{role} must give one score per pair, got a cross-encoder with "
                 f"{model.config.num_labels} classes.",
@@ -29,19 +30,28 @@ class Teacher:
             )
         self.model = model
         self.role = role
+        self.divisor: float = 1.0
+        if model.config.architecture == "bi":
+            self.divisor = model.config.temperature
 
     def fingerprint(self) -> str:
         """The digest of everything that defines its scores."""
         return self.model.fingerprint()
 
-    def score(self, pairs: Sequence[tuple[Context, str]]) -> list[float]:
-        """The score of each pair, (n,). Raises ModelError for scores that are not finite."""
+    def score(
+        self, pairs: Sequence[tuple[Context, str]], *, show_progress_bar: bool | None = None
+    ) -> list[float]:
+        """The score of each pair, (n,). Progress is shown where that of other work is, by default.
+
+        Raises ModelError for scores that are not finite.
+        """
         keys = [key_of(context, text) for context, text in pairs]
         different = list(dict.fromkeys(keys))
+        shown = watched() if show_progress_bar is None else show_progress_bar
         if not different:
             return []
-        given = self.model.score_pairs(different, show_progress_bar=watched())
-        scores = given.float().tolist()
+        given = self.model.score_pairs(different, show_progress_bar=shown)
+        scores = (given.float() / self.divisor).tolist()
         if not all(map(math.isfinite, scores)):
             raise not_finite(self.role)
         found = dict(zip(different, scores, strict=True))
