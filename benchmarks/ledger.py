@@ -44,7 +44,7 @@ class Recipe:
     base: str = "all-MiniLM-L6-v2"
     """The name of the encoder or model to start from and, unless it is the default, its digest."""
     teacher: str | None = None
-    """The same of the model that teaches it."""
+    """The same of the model that teaches it; of several, with a plus between them."""
     examples: str | None = None
     """The name and the digest of the examples, where they are not those of the part `train`."""
     revision: int = 0

@@ -143,7 +143,7 @@ def parser() -> argparse.ArgumentParser:
     one.add_argument("--training", type=json.loads, default={}, help="of training and objective")
     one.add_argument("--untrained", action="store_true")
     one.add_argument("--base")
-    one.add_argument("--teacher")
+    one.add_argument("--teacher", action="append", default=[], help="repeat it for several")
     one.add_argument("--examples", type=Path)
     one.add_argument("--revision", type=int, default=0)
     one.add_argument("--seed", type=int, default=0)
@@ -170,7 +170,7 @@ def plan_of(given: argparse.Namespace) -> Plan:
         settings=given.settings,
         training=UNTRAINED if given.untrained else given.training,
         base=given.base,
-        teacher=given.teacher,
+        teachers=tuple(given.teacher),
         examples=given.examples,
         revision=given.revision,
         seed=given.seed,

@@ -53,7 +53,8 @@ class Plan:
     training: Mapping[str, Any] = field(default_factory=dict)
     base: str | None = None
     """A folder or a hub id; None is all-MiniLM-L6-v2."""
-    teacher: str | None = None
+    teachers: tuple[str, ...] = ()
+    """Folders of models; several count as one."""
     examples: Path | None = None
     """What to train on in place of the part `train`: made of it, with negatives or scores."""
     revision: int = 0
@@ -75,7 +76,7 @@ class Plan:
             ),
             training=UNTRAINED if self.is_untrained else self.training_settings(),
             base=Recipe.base if self.base is None else named(self.base),
-            teacher=None if self.teacher is None else named(self.teacher),
+            teacher=" + ".join(sorted(map(named, self.teachers))) or None,
             examples=None if self.examples is None else named(self.examples),
             revision=self.revision,
         )
@@ -158,7 +159,7 @@ def trained(plan: Plan, parts: Parts, work: Path, say: Say = silent) -> Any:
         model,
         examples,
         folder,
-        teacher=None if plan.teacher is None else load_model(plan.teacher, **how),
+        teacher=[load_model(folder, trainable=False, **how) for folder in plan.teachers],
         say=say,
         seed=plan.seed,
         **training,

@@ -13,7 +13,7 @@ from benchmarks import protocol, runs
 from polyrank.data.examples import write_examples
 from polyrank.errors import UsageError
 from polyrank.records import Example
-from tiny_encoders import WORDS
+from tiny_encoders import WORDS, load_variant
 
 TRAINING = {"max_steps": 2, "batch_size": 4}
 
@@ -104,6 +104,19 @@ def test_an_interrupted_run_resumes(plan, work, ledger, monkeypatch, capsys):
     assert "Resuming after step 1 of 2" in capsys.readouterr().err
     assert resumed.values == whole.values
     assert resumed.key != whole.key
+
+
+def test_several_teachers_are_filed_in_whatever_order(plan, work, ledger, bert, tmp_path):
+    for name, variant in (("a", "bi"), ("b", "cross")):
+        load_variant(variant, bert).save_pretrained(tmp_path / name)
+    training = {**TRAINING, "objective": "in_batch_softmax", "teacher_candidates": 2}
+    teachers = (str(tmp_path / "a"), str(tmp_path / "b"))
+    taught = dataclasses.replace(plan, training=training, teachers=teachers)
+    (entry,) = run(taught, "choose", work, ledger)
+    first, second = (entry.recipe.teacher or "").split(" + ")
+    assert (first[:2], second[:2]) == ("a ", "b ")
+    turned = dataclasses.replace(taught, teachers=teachers[::-1])
+    assert run(turned, "choose", work, ledger) == [entry]
 
 
 def test_an_untrained_model_is_measured(plan, work, ledger):
