@@ -63,7 +63,7 @@ def pretrain(corpora, *arguments):
 
 def test_from_nothing_to_a_base_of_all_architectures(corpora, capsys):
     out = corpora / "encoder"
-    tasks = "ict,bfs,wlp,mlm,next_sentence,next_utterance"
+    tasks = "ict,bfs,wlp,mlm,cmae,next_sentence,next_utterance"
     capsys.readouterr()
     assert pretrain(corpora, "--tasks", tasks, "--output", out, *SMALL, *RUN, "--json") == 0
     captured = capsys.readouterr()

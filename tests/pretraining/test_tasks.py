@@ -8,6 +8,7 @@ from polyrank.errors import DataError, UsageError
 from polyrank.pretraining.pairs import link_key, page_key, passage_key, rest_key, text_key
 from polyrank.pretraining.registry import TASKS, TaskSettings, make_task
 from polyrank.pretraining.tasks.bfs import Bfs, BfsSettings
+from polyrank.pretraining.tasks.cmae import Cmae, CmaeSettings
 from polyrank.pretraining.tasks.ict import Ict, IctSettings
 from polyrank.pretraining.tasks.mlm import Mlm, MlmSettings
 from polyrank.pretraining.tasks.next_sentence import NextSentence, NextSentenceSettings
@@ -15,7 +16,7 @@ from polyrank.pretraining.tasks.next_utterance import NextUtterance, NextUtteran
 from polyrank.pretraining.tasks.wlp import Wlp, WlpSettings
 from polyrank.records import Conversation, Turn
 
-ON_ARTICLES = ["ict", "bfs", "wlp", "next_sentence", "mlm"]
+ON_ARTICLES = ["ict", "bfs", "wlp", "next_sentence", "mlm", "cmae"]
 
 
 @pytest.fixture(scope="module")
@@ -335,6 +336,7 @@ def test_korean_pairs(tmp_path):
         ("wlp", "links between its articles"),
         ("bfs", "a first section and others"),
         ("ict", "at least two sentences"),
+        ("cmae", "at least two passages or sentences"),
         ("next_sentence", "at least two sentences"),
     ],
 )
@@ -373,9 +375,39 @@ def test_a_task_of_another_kind_or_name_is_refused(articles, conversations):
         (NextSentenceSettings, {"segment_words": 0}),
         (NextUtteranceSettings, {"context_turns": 0}),
         (NextUtteranceSettings, {"unrelated_utterances": -0.1}),
+        (CmaeSettings, {"cmae_turns": 0}),
         (MlmSettings, {"mlm_turns": 0}),
     ],
 )
 def test_settings_out_of_range_are_refused(kind, values):
     with pytest.raises(UsageError, match=next(iter(values))):
         kind(**values)
+
+
+def test_cmae_has_every_reply_with_its_context(conversations):
+    side = conversations.conversations("train")
+    pairs = one_pass(Cmae(conversations, settings=CmaeSettings(cmae_turns=2)))
+    assert [pair.second for pair in pairs] == [side.turns[turn] for turn in side.replies]
+    for pair, turn in zip(pairs, side.replies, strict=True):
+        assert pair.first == side.turns_before(turn, 2)
+        assert (pair.reading, pair.label) == ("decoded", None)
+
+
+def test_cmae_has_every_passage_with_one_beside_it(articles):
+    side = articles.articles("train")
+    task = Cmae(articles, "train", 1)
+    numbers = {side.passages[passage]: passage for passage in range(len(side.passages))}
+    steps, parts = Counter(), 0
+    for number in range(3):
+        for passage, pair in enumerate(one_pass(task, number)):
+            if len(side.passages_of(side.article[passage])) > 1:
+                assert pair.first == side.passages[passage]
+                other = numbers[pair.second]
+                assert side.article[other] == side.article[passage]
+                steps[other - passage] += 1
+            else:
+                assert f"{pair.first} {pair.second}".strip() == side.passages[passage]
+                parts += 1
+    assert steps.keys() == {-1, 1}
+    assert 0.4 < steps[1] / steps.total() < 0.6
+    assert parts

@@ -8,16 +8,16 @@ from polyrank.training.pretraining.config import PretrainingConfig
 from polyrank.training.pretraining.corpora import CorpusPairs
 from tiny_encoders import WORDS, load_variant
 
-TASKS = "ict,bfs,wlp,mlm,next_sentence,next_utterance"
-JOINED = {"mlm", "next_sentence", "next_utterance"}
+TASKS = "ict,bfs,wlp,mlm,next_sentence,next_utterance,cmae"
+APART = ("ict", "bfs", "wlp")
 
 
 def pair_of(number):
-    """A pair of one of six tasks in turn; some of them answer one another."""
+    """A pair of one of seven tasks in turn; some of them answer one another."""
     word = WORDS[15 + number % 20]
-    task = TASKS.split(",")[number % 6]
+    task = TASKS.split(",")[number % 7]
     second = f"the {word} and the {WORDS[number % 11]}"
-    if task in ("ict", "bfs", "wlp"):
+    if task in APART:
         return Pair(
             task,
             f"how do i {word}",
@@ -27,9 +27,11 @@ def pair_of(number):
             answers=frozenset({number % 4, 10 + number % 5}),
             frequency=1.0 + number % 3,
         )
-    label = None if task == "mlm" else number % 2
-    first = ("hello", f"no {word} here") if task == "next_utterance" else f"some words of {word}"
-    return Pair(task, first, second, label=label, is_joined=True)
+    label = None if task in ("mlm", "cmae") else number % 2
+    is_talk = task in ("next_utterance", "cmae")
+    first = ("hello", f"no {word} here") if is_talk else f"some words of {word}"
+    reading = "decoded" if task == "cmae" else "joined"
+    return Pair(task, first, second, label=label, reading=reading)
 
 
 class Endless:
@@ -42,14 +44,14 @@ class Endless:
     def __getitem__(self, number):
         if not self.one_sided:
             around, turn = divmod(number, len(self.turns))
-            return pair_of(6 * around + self.turns[turn])
-        return pair_of(6 * number + number % 3 if number < 6 else 6 * number + 3 + number % 3)
+            return pair_of(7 * around + self.turns[turn])
+        return pair_of(7 * number + number % 3 if number < 6 else 7 * number + 3 + number % 4)
 
 
 def records_of(count=24, *, held_out=12, tasks=TASKS, logq=True, one_sided=False):
     config = PretrainingConfig(tasks=tasks, logq=logq)
     apart = {name: [] for name in config.weights}
-    for number in range(1000, 1000 + 6 * held_out):
+    for number in range(1001, 1001 + 7 * held_out):
         pair = pair_of(number)
         if pair.task in apart:
             apart[pair.task].append(pair)
@@ -57,8 +59,8 @@ def records_of(count=24, *, held_out=12, tasks=TASKS, logq=True, one_sided=False
         Endless(config.weights, one_sided),
         count,
         config=config,
-        is_compared=bool(config.weights.keys() - JOINED),
-        masking=MaskingConfig() if JOINED & config.weights.keys() else None,
+        readings={pair_of(n).reading for n in range(7) if pair_of(n).task in config.weights},
+        masking=MaskingConfig(),
         fingerprint=f"corpus of {count}",
         held_out=apart,
     )

@@ -1,6 +1,7 @@
 """The losses of pre-training, against what is written out, cached, and on a whole run."""
 
 import json
+import math
 
 import pytest
 import torch
@@ -11,13 +12,14 @@ from torch.nn import functional
 from polyrank.errors import ModelError, UsageError
 from polyrank.models.bi_encoder import BiEncoder
 from polyrank.models.cross_encoder import CrossEncoder
-from polyrank.tokens.batching import batches
+from polyrank.tokens.batching import batches, mask_of
 from polyrank.training.config import TrainingConfig
 from polyrank.training.objectives.registry import ObjectiveConfig, build
 from polyrank.training.pretraining import objective as objective_module
 from polyrank.training.pretraining.collator import document, fitted
 from polyrank.training.pretraining.config import PretrainingConfig
-from polyrank.training.pretraining.objective import accidental, embeddings_of
+from polyrank.training.pretraining.module import embeddings_of
+from polyrank.training.pretraining.objective import accidental
 from polyrank.training.run import train
 from tiny_encoders import load_variant
 
@@ -71,6 +73,57 @@ def joined_by_hand(module, step):
     return torch.stack(tokens).mean(), torch.stack(follows).sum()
 
 
+def decoded_by_hand(module, step):
+    """The mean cross-entropies of the masked tokens of contexts and of responses."""
+    contexts, responses = [], []
+    for batch in step["decoded"]:
+        reader = int(batch["reader"])
+        tower = (module.model.context_tower, module.model.candidate_tower)[reader]
+        decoder, words = module.decoders[reader], embeddings_of(tower)
+        outputs = tower(batch)
+        for row, place in enumerate(batch["rows"].tolist()):
+            length = int(mask_of(batch)[row].sum())
+            vector = outputs[row, :length].mean(dim=0)
+            count = int(batch["response_mask"][row].sum())
+            inputs = decoder.word_norm(words[batch["response_ids"][row, :count]])
+            inputs = inputs + positions_by_hand(count, inputs.shape[1])
+            inputs = torch.cat([decoder.vector_norm(vector)[None], inputs])
+            read = layer_by_hand(decoder.layer, inputs)[1:]
+            masked_head = module.masked_heads[reader]
+            for found, labels, positions, head, losses in (
+                (outputs[row], "context_labels", "positions", masked_head, contexts),
+                (read, "response_labels", "response_positions", decoder.head, responses),
+            ):
+                for position, label in zip(batch[positions][row], step[labels][place], strict=True):
+                    if label >= 0:
+                        inner = head.norm(functional.gelu(head.dense(found[position])))
+                        logits = words @ inner + head.bias
+                        losses.append(-logits.log_softmax(dim=0)[label])
+    return torch.stack(contexts).mean(), torch.stack(responses).mean()
+
+
+def positions_by_hand(count, width):
+    rates = [10000 ** (-2 * place / width) for place in range(width // 2)]
+    rows = [
+        [math.sin(n * rate) for rate in rates] + [math.cos(n * rate) for rate in rates]
+        for n in range(count)
+    ]
+    return torch.tensor(rows, dtype=torch.float64).view(count, width)
+
+
+def layer_by_hand(layer, inputs):
+    """A transformer layer with one head that normalises first."""
+    inner = layer.norm1(inputs)
+    own = layer.self_attn
+    assert own.num_heads == 1
+    queries, keys, values = functional.linear(inner, own.in_proj_weight, own.in_proj_bias).chunk(
+        3, dim=1
+    )
+    weights = (queries @ keys.T / queries.shape[1] ** 0.5).softmax(dim=1)
+    inputs = inputs + own.out_proj(weights @ values)
+    return inputs + layer.linear2(functional.gelu(layer.linear1(layer.norm2(inputs))))
+
+
 @pytest.mark.parametrize("shared_towers", [True, False])
 def test_the_loss_and_its_gradients_are_those_written_out(bert, shared_towers):
     setup = pretraining_of(bert, shared_towers=shared_towers)
@@ -78,9 +131,11 @@ def test_the_loss_and_its_gradients_are_those_written_out(bert, shared_towers):
     set_dropout(module, 0.0)
     loss, gradients = run_step(module, setup.collator, dataset)
     step = setup.collator([dataset[place] for place in range(24)])
-    apart = [pair_of(n) for n in range(24) if n % 6 < 3]
+    apart = [pair_of(n) for n in range(24) if n % 7 < 3]
     tokens, follows = joined_by_hand(module, step)
-    expected = (softmax_by_hand(module.model, apart) + follows) / 24 + tokens * 12 / 24
+    contexts, responses = decoded_by_hand(module, step)
+    expected = (softmax_by_hand(module.model, apart) + follows) / 24 + tokens * 9 / 24
+    expected = expected + (contexts + responses) * 3 / 24
     torch.testing.assert_close(loss, expected.detach(), rtol=1e-6, atol=1e-7)
     module.zero_grad()
     expected.backward()
@@ -95,6 +150,8 @@ def test_the_loss_and_its_gradients_are_those_written_out(bert, shared_towers):
     for reader in range(len(module.readers)):
         assert gradients[f"masked_heads.{reader}.dense.weight"].abs().max() > 1e-5
         assert gradients[f"follows_heads.{reader}.out.weight"].abs().max() > 1e-5
+        assert gradients[f"decoders.{reader}.layer.self_attn.in_proj_weight"].abs().max() > 1e-5
+        assert gradients[f"decoders.{reader}.head.dense.weight"].abs().max() > 1e-5
 
 
 def test_predictions_begin_with_how_often_tokens_occur(bert):
@@ -117,8 +174,9 @@ def test_predictions_begin_with_how_often_tokens_occur(bert):
         ("mlm", True),
         ("next_sentence", True),
         ("ict,mlm", True),
-        ("ict,bfs,wlp,mlm,next_sentence", True),
-        ("ict,mlm,next_sentence", False),
+        ("ict,bfs,wlp,mlm,next_sentence,cmae", True),
+        ("ict,mlm,next_sentence,cmae", False),
+        ("cmae", True),
     ],
 )
 def test_the_gradient_cache_gives_the_plain_step(bert, tasks, shared_towers):
@@ -154,11 +212,11 @@ def test_what_is_masked_depends_on_the_pair_alone(bert):
     setup = pretraining_of(bert)
     numbered = [setup.dataset[place] for place in range(24)]
     together = setup.collator(numbered)
-    alone = setup.collator(numbered[9:10])  # the second to be read as one text
+    alone = setup.collator(numbered[10:11])  # the fourth to be read as one text
     (batch,) = alone["joined"]
     rows = [(row, one) for one in together["joined"] for row in range(len(one["rows"]))]
     row, found = next((row, one) for row, one in rows if one["rows"][row] == 3)
-    assert numbered[9].example == pair_of(9)
+    assert numbered[10].example == pair_of(10)
     length = batch["input_ids"].shape[1]
     assert torch.equal(found["input_ids"][row, :length], batch["input_ids"][0])
     assert torch.equal(together["labels"][3][together["labels"][3] >= 0], alone["labels"][0])
@@ -203,6 +261,7 @@ def test_a_run_learns_every_task_and_is_a_base_for_all(bert, tmp_path):
     said = []
     _, result = run(bert, tmp_path / "out", records, steps=60, say=said.append)
     names = {"ict_recall@1", "bfs_mrr", "wlp_recall@100", "mlm_masked", "next_sentence_follows"}
+    names |= {"cmae_decoder_loss", "cmae_shuffled_decoder_loss", "cmae_decoded", "cmae_masked"}
     assert names <= result.figures.keys()
     losses = [entry["loss"] for entry in result.history if "loss" in entry]
     assert losses[-1] < 0.8 * losses[0]
@@ -227,7 +286,7 @@ def moved(before, after):
     return {name for name, value in after.items() if not torch.equal(value, before[name])}
 
 
-@pytest.mark.parametrize("tasks", ["mlm", "next_utterance", "mlm,next_sentence"])
+@pytest.mark.parametrize("tasks", ["mlm", "next_utterance", "cmae", "mlm,next_sentence,cmae"])
 def test_where_no_task_tells_the_sides_apart_both_towers_are_one_encoder(bert, tmp_path, tasks):
     begun, _ = towers_of(bert)
     records = records_of(12 * 8, tasks=tasks)
@@ -239,7 +298,7 @@ def test_where_no_task_tells_the_sides_apart_both_towers_are_one_encoder(bert, t
     assert not moved(one, alone.context_tower.state_dict()), "each pair trains the one encoder"
 
 
-@pytest.mark.parametrize("tasks", ["ict,mlm", "mlm"])
+@pytest.mark.parametrize("tasks", ["ict,mlm", "mlm", "cmae"])
 def test_two_towers_that_differ_are_both_trained_by_pairs_read_as_one(bert, tmp_path, tasks):
     base = BiEncoder.from_pretrained(bert, device="cpu", shared_towers=False, projection=8)
     with torch.no_grad():
@@ -248,7 +307,7 @@ def test_two_towers_that_differ_are_both_trained_by_pairs_read_as_one(bert, tmp_
     base.save_pretrained(tmp_path / "base")
     begun = towers_of(tmp_path / "base")
     setup = pretraining_of(tmp_path / "base", tasks=tasks, shared_towers=False)
-    places = [n for n in range(24) if setup.dataset[n].example.is_joined]
+    places = [n for n in range(24) if setup.dataset[n].example.reading != "apart"]
     _, gradients = run_step(setup.module, setup.collator, setup.dataset, places)
     records = records_of(12 * 8, tasks=tasks)
     run(tmp_path / "base", tmp_path / "out", records, shared_towers=False)
@@ -262,7 +321,7 @@ def test_the_two_towers_share_the_pairs_that_are_read_as_one(bert):
     setup = pretraining_of(bert, shared_towers=False)
     numbered = [setup.dataset[place] for place in range(24)]
     step = setup.collator(numbered)
-    joined = [item for item in numbered if item.example.is_joined]
+    joined = [item for item in numbered if item.example.reading == "joined"]
     assert set(step["readers"].tolist()) == {0, 1}
     for batch in step["joined"]:
         assert {int(step["readers"][row]) for row in batch["rows"]} == {int(batch["reader"])}
@@ -293,7 +352,7 @@ def test_a_resumed_run_makes_the_same_weights(bert, tmp_path):
 def test_pairs_without_the_question_are_ranked_in_the_batch(bert):
     setup = pretraining_of(bert)
     numbered = [setup.dataset[place] for place in (5, 11, 3)]
-    apart = numbered[0].example._replace(label=None, is_joined=False)
+    apart = numbered[0].example._replace(label=None, reading="apart")
     numbered[0] = numbered[0]._replace(example=apart)
     step = setup.collator(numbered)
     assert len(step["identities"]) == 1

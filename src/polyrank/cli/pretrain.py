@@ -24,7 +24,7 @@ from polyrank.cli.training_command import (
 from polyrank.config import require
 from polyrank.errors import PolyrankError, UsageError
 from polyrank.models.config import BiEncoderConfig, NewEncoderConfig
-from polyrank.pretraining.registry import USUAL, TaskSettings, joins
+from polyrank.pretraining.registry import USUAL, TaskSettings, reading_of
 from polyrank.pretraining.split import TablesSettings
 from polyrank.tokens.masking_config import MaskingConfig
 from polyrank.training import processes
@@ -118,7 +118,7 @@ def trains_vectors(asked: Mapping[str, Any]) -> bool:
         tasks = list(PretrainingConfig(tasks=asked["tasks"]).weights)
     else:
         tasks = [name for kind in kinds_of(asked.get("corpus", ())) for name in USUAL[kind]]
-    return not all(joins(name, asked) for name in tasks)
+    return any(reading_of(name, asked) == "apart" for name in tasks)
 
 
 def kinds_of(corpora: Sequence[Path]) -> set[Kind]:
@@ -143,10 +143,10 @@ def interrupted(options: PretrainOptions) -> str:
 def pretrain(options: PretrainOptions, output: Output) -> None:
     """Pre-train an encoder on pairs drawn from a corpus.
 
-    The tasks are ICT, BFS, WLP, MLM, next sentences and next utterances. The result is a base for
-    `polyrank train`, for every architecture. --preview shows the pairs. An interrupted run resumes
-    from its last checkpoint when it is started again. Under torchrun, all processes train one
-    encoder. docs/pretraining.md explains the tasks and losses.
+    The tasks are ICT, BFS, WLP, MLM, CMAE, next sentences and next utterances. The result is a base
+    for `polyrank train`, for every architecture. --preview shows the pairs. An interrupted run
+    resumes from its last checkpoint when it is started again. Under torchrun, all processes train
+    one encoder. docs/pretraining.md explains the tasks and losses.
     """
     if options.show_config:
         show_config(options, ["bi"], output, MODEL)
@@ -269,19 +269,20 @@ def load_base(options: PretrainOptions, corpora: Corpora, device: str, output: O
 def say_of_towers(
     options: PretrainOptions, corpora: Corpora, model: Any, examples: CorpusPairs, output: Output
 ) -> None:
-    """Say how pairs that are read as one text train two towers, and what nothing trains."""
+    """Say how pairs with masked tokens train two towers, and what nothing trains."""
     from polyrank.training.pretraining.objective import one_for_both
 
-    joined = " and ".join(task.name for task in corpora.tasks() if task.is_joined)
-    if model.candidate_tower is not None and joined:
+    masked = " and ".join(task.name for task in corpora.tasks() if task.reading != "apart")
+    if model.candidate_tower is not None and masked:
         if one_for_both(model, examples):
             output.say(
-                f"Two towers: pairs of {joined} are of neither side, so one encoder is trained, "
+                f"Two towers: pairs of {masked} are of neither side, so one encoder is trained, "
                 "and both towers become it."
             )
         else:
-            output.say(f"Two towers: each is trained on half of the pairs of {joined}.")
-    if options.base is None and model.context_projection is not None and not examples.is_compared:
+            output.say(f"Two towers: each is trained on half of the pairs of {masked}.")
+    drawn = options.base is None and model.context_projection is not None
+    if drawn and "apart" not in examples.readings:
         output.warn(
             f"No task compares vectors, so the projection to {model.dimension} stays as it was "
             "drawn. Leave it out with --projection none."

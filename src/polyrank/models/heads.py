@@ -1,11 +1,12 @@
 """Layers above an encoder: from outputs to scores, classes, masked tokens. Knows no encoder.
 
 Letters: B pairs, n outputs, h width of the encoder, e of its word embeddings, V tokens of the
-vocabulary, d dimensions of a vector, L classes.
+vocabulary, d dimensions of a vector, L classes, T tokens of a response.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import torch
@@ -180,6 +181,61 @@ class MaskedHead(nn.Module):
         """(n, h) and the encoder's word embeddings (V, e) to logits (n, V)."""
         inner = self.norm(functional.gelu(self.dense(outputs)))
         return functional.linear(inner, embeddings, self.bias)
+
+
+class MaskedDecoder(nn.Module):
+    """The decoder of contextual masked auto-encoding: one transformer layer, which reads the vector
+    of a context and what is left of a masked response, and the prediction of the masked tokens.
+
+    Wu et al.: CoT-MAE (AAAI 2023). Words and vector are normalised before they meet, so that the
+    scale of neither counts. Positions are sines, which need no training. It has no dropout: most of
+    what it reads is missing already.
+    """
+
+    def __init__(self, width: int, embeddings: Tensor, counts: Tensor) -> None:
+        """`embeddings` (V, e) are the encoder's; `counts` (V) as for `MaskedHead`."""
+        super().__init__()
+        own = embeddings.shape[1]
+        self.words = nn.Identity() if own == width else nn.Linear(own, width)
+        self.word_norm, self.vector_norm = nn.LayerNorm(width), nn.LayerNorm(width)
+        self.layer = nn.TransformerEncoderLayer(
+            width,
+            num_heads_of(width),
+            dim_feedforward=4 * width,
+            dropout=0.0,
+            activation="gelu",
+            batch_first=True,
+            norm_first=True,
+        )
+        self.head = MaskedHead(width, embeddings, counts)
+
+    def forward(self, vectors: Tensor, ids: Tensor, mask: Tensor, embeddings: Tensor) -> Tensor:
+        """Vectors (n, h), and the ids of responses with their mask (n, T), to outputs (n, T, h).
+
+        `embeddings` (V, e) are the encoder's. Tokens outside the mask are not read.
+        """
+        words = self.word_norm(self.words(functional.embedding(ids, embeddings)))  # (n, T, h)
+        words = words + sines(ids.shape[1], words)
+        first = self.vector_norm(vectors)[:, None]  # (n, 1, h)
+        read = functional.pad(mask, (1, 0), value=True)  # (n, 1 + T)
+        outputs: Tensor = self.layer(
+            torch.cat([first, words], dim=1), src_key_padding_mask=~read
+        )  # (n, 1 + T, h)
+        return outputs[:, 1:]
+
+
+def num_heads_of(width: int) -> int:
+    """The most heads of at least 64 dimensions that divide a width, or 1."""
+    return next(heads for heads in range(max(width // 64, 1), 0, -1) if width % heads == 0)
+
+
+def sines(length: int, like: Tensor) -> Tensor:
+    """The positions of Vaswani et al. (2017), of as many dimensions as `like` has: (T, h)."""
+    width = like.shape[-1]
+    places = torch.arange(length, device=like.device, dtype=torch.float32)[:, None]
+    half = torch.arange((width + 1) // 2, device=like.device, dtype=torch.float32)
+    angles = places * torch.exp(half * (-2 * math.log(1e4) / width))  # (T, h / 2)
+    return torch.cat([angles.sin(), angles.cos()], dim=1)[:, :width].to(like.dtype)
 
 
 class FollowsHead(nn.Module):

@@ -108,6 +108,17 @@ class Towers(Model):
         """Token outputs (B, T, h) to the vectors of a context, before projection: (B, m, h)."""
         raise TypeError(f"{type(self).__name__} does not say how a context becomes vectors.")
 
+    def candidate_vectors(self, outputs: Tensor, mask: Tensor) -> Tensor:
+        """Token outputs (B, T, h) to the vector of a candidate, before projection: (B, h)."""
+        config = self.config
+        return reduce(
+            outputs,
+            mask,
+            config.candidate_reduction or config.reduction,
+            config.reduction_tokens,
+            self.candidate_unpooled,
+        )
+
     def project_contexts(self, outputs: Tensor, batch: Batch) -> Tensor:
         """Token outputs (B, T, h) to vectors before normalisation and temperature: (B, m, d)."""
         vectors = self.context_vectors(outputs, mask_of(batch))
@@ -117,15 +128,8 @@ class Towers(Model):
 
     def project_candidates(self, outputs: Tensor, batch: Batch) -> Tensor:
         """Token outputs (B, T, h) to vectors before normalisation: (B, d)."""
-        config = self.config
-        vectors = reduce(
-            outputs,
-            mask_of(batch),
-            config.candidate_reduction or config.reduction,
-            config.reduction_tokens,
-            self.candidate_unpooled,
-        )
-        shared = config.shared_towers
+        vectors = self.candidate_vectors(outputs, mask_of(batch))
+        shared = self.config.shared_towers
         dense = self.context_dense if shared else self.candidate_dense
         projection = self.context_projection if shared else self.candidate_projection
         for layers in (dense, projection):

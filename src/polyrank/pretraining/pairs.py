@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import hashlib
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 NO_KEYS: frozenset[int] = frozenset()
 TEXT = 1 << 62
 CORPUS_SHIFT = 54
+Reading = Literal["apart", "joined", "decoded"]
+"""How the two texts of a pair are read: `apart`, and then compared; `joined`, as one text with some
+tokens masked; `decoded`, the first by the encoder and the second, most of it masked, by a decoder
+that gets the first as a vector."""
 
 
 class Pair(NamedTuple):
@@ -26,8 +30,8 @@ class Pair(NamedTuple):
     """The title before the document: "title [SEP] passage"."""
     label: int | None = None
     """1 if the second text follows, 0 if not; None if every pair is right."""
-    is_joined: bool = False
-    """Whether the two are read as one text, partly masked; else they are read apart."""
+    reading: Reading = "apart"
+    """How the two texts are read."""
     wanted: frozenset[int] = NO_KEYS
     """Keys of what the first asks for; below 2^63."""
     answers: frozenset[int] = NO_KEYS

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from polyrank.discovery import subclasses_in
 from polyrank.errors import UsageError, nearest
 from polyrank.pretraining import tasks
+from polyrank.pretraining.pairs import Reading
 from polyrank.pretraining.split import SplitName
 from polyrank.pretraining.task import NoSettings, PretrainingTask
 
@@ -66,12 +67,12 @@ def make_task(
     return find_task(name)(tables, split, seed, getattr(settings or TaskSettings(), name, None))
 
 
-def joins(name: str, values: Mapping[str, Any]) -> bool:
-    """Whether a task reads the two texts of a pair as one, with settings by name.
+def reading_of(name: str, values: Mapping[str, Any]) -> Reading:
+    """How a task reads the two texts of a pair, with settings by name.
 
     `values` may hold other settings as well; those that are missing have their defaults. Raises
     UsageError for an unknown task.
     """
     task = find_task(name)
     own = {one.name: values[one.name] for one in fields(task.settings_type) if one.name in values}
-    return task.joins(task.settings_type(**own))
+    return task.reading_of(task.settings_type(**own))

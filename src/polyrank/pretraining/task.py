@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, TypeVar
 
 from polyrank.errors import DataError, UsageError
-from polyrank.pretraining.pairs import Pair, text_key
+from polyrank.pretraining.pairs import Pair, Reading, text_key
 from polyrank.pretraining.rng import Permutation, Random, hash_numbers
 from polyrank.pretraining.split import SplitName
 
@@ -67,16 +67,13 @@ class PretrainingTask(ABC, Generic[Settings]):
         self.split: SplitName = split
         self.seed = seed
         self.settings: Settings = self.settings_type() if settings is None else settings
-        self.is_joined = self.joins(self.settings)
+        self.reading = self.reading_of(self.settings)
         self._key = text_key(self.name)
 
     @classmethod
-    def joins(cls, settings: Settings) -> bool:
-        """Whether the two texts of a pair are read as one, partly masked.
-
-        Otherwise they are read apart and compared by in-batch softmax.
-        """
-        return False
+    def reading_of(cls, settings: Settings) -> Reading:
+        """How the two texts of a pair are read: apart, and compared by in-batch softmax."""
+        return "apart"
 
     @abstractmethod
     def __len__(self) -> int: ...

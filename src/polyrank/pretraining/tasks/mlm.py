@@ -9,7 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from polyrank.config import require
-from polyrank.pretraining.pairs import Pair
+from polyrank.pretraining.article_tables import ArticleTables
+from polyrank.pretraining.pairs import Pair, Reading
 from polyrank.pretraining.rng import Random
 from polyrank.pretraining.split import SplitName
 from polyrank.pretraining.tables import CorpusTables
@@ -50,9 +51,9 @@ class Mlm(PretrainingTask[MlmSettings]):
         self._conversations = None if self._articles else tables.conversations(split)
 
     @classmethod
-    def joins(cls, settings: MlmSettings) -> bool:
-        """Whether the two texts are read as one: always."""
-        return True
+    def reading_of(cls, settings: MlmSettings) -> Reading:
+        """How the two texts are read: always as one."""
+        return "joined"
 
     def __len__(self) -> int:
         if self._articles is not None:
@@ -63,17 +64,22 @@ class Mlm(PretrainingTask[MlmSettings]):
     def pair(self, item: int, rng: Random) -> Pair:
         """The two texts."""
         if self._articles is not None:
-            text, spans = self._articles.passages[item], self._articles.spans(item)
-            if len(spans) < 2:
-                return Pair(task=self.name, first=text, second="", is_joined=True)
-            before = rng.below(len(spans) - 1)
-            end, start = spans[before][1], spans[before + 1][0]
-            return Pair(task=self.name, first=text[:end], second=text[start:], is_joined=True)
+            first, second = two_parts(self._articles, item, rng)
+            return Pair(task=self.name, first=first, second=second, reading=self.reading)
         assert self._conversations is not None
         turn = self._conversations.replies[item]
         return Pair(
             task=self.name,
             first=self._conversations.turns_before(turn, self.settings.mlm_turns),
             second=self._conversations.turns[turn],
-            is_joined=True,
+            reading=self.reading,
         )
+
+
+def two_parts(articles: ArticleTables, passage: int, rng: Random) -> tuple[str, str]:
+    """A passage cut between two sentences; the second part of a single one is empty."""
+    text, spans = articles.passages[passage], articles.spans(passage)
+    if len(spans) < 2:
+        return text, ""
+    before = rng.below(len(spans) - 1)
+    return text[: spans[before][1]], text[spans[before + 1][0] :]

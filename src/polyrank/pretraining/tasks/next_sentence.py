@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from polyrank.config import require
 from polyrank.pretraining.article_tables import ArticleTables
-from polyrank.pretraining.pairs import Pair, text_key
+from polyrank.pretraining.pairs import Pair, Reading, text_key
 from polyrank.pretraining.passages import count_words
 from polyrank.pretraining.rng import Random
 from polyrank.pretraining.task import ArticleTask
@@ -45,9 +45,9 @@ class NextSentence(ArticleTask[NextSentenceSettings]):
     lacking = "passages of at least two sentences"
 
     @classmethod
-    def joins(cls, settings: NextSentenceSettings) -> bool:
-        """Whether pairs have labels; without labels the two texts are read apart."""
-        return settings.unrelated_sentences > 0
+    def reading_of(cls, settings: NextSentenceSettings) -> Reading:
+        """How the two texts are read: as one if pairs have labels, else apart."""
+        return "joined" if settings.unrelated_sentences > 0 else "apart"
 
     def __len__(self) -> int:
         return len(self.articles.following)
@@ -66,10 +66,10 @@ class NextSentence(ArticleTask[NextSentenceSettings]):
             task=self.name,
             first=first,
             second=second if other is None else other,
-            label=int(other is None) if self.is_joined else None,
+            label=int(other is None) if self.reading == "joined" else None,
             wanted=frozenset((true,)),
             answers=frozenset((true if other is None else text_key(other),)),
-            is_joined=self.is_joined,
+            reading=self.reading,
         )
 
     def _other(self, article: int, true: int, rng: Random) -> str | None:

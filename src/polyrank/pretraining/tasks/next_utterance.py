@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from polyrank.config import require
-from polyrank.pretraining.pairs import Pair, text_key
+from polyrank.pretraining.pairs import Pair, Reading, text_key
 from polyrank.pretraining.rng import Random
 from polyrank.pretraining.task import ConversationTask
 
@@ -43,9 +43,9 @@ class NextUtterance(ConversationTask[NextUtteranceSettings]):
     lacking = "conversations of at least two turns"
 
     @classmethod
-    def joins(cls, settings: NextUtteranceSettings) -> bool:
-        """Whether pairs have labels; without labels the two texts are read apart."""
-        return settings.unrelated_utterances > 0
+    def reading_of(cls, settings: NextUtteranceSettings) -> Reading:
+        """How the two texts are read: as one if pairs have labels, else apart."""
+        return "joined" if settings.unrelated_utterances > 0 else "apart"
 
     def __len__(self) -> int:
         return len(self.conversations.replies)
@@ -63,10 +63,10 @@ class NextUtterance(ConversationTask[NextUtteranceSettings]):
             task=self.name,
             first=conversations.turns_before(turn, self.settings.context_turns),
             second=second if other is None else other,
-            label=int(other is None) if self.is_joined else None,
+            label=int(other is None) if self.reading == "joined" else None,
             wanted=frozenset((true,)),
             answers=frozenset((true if other is None else text_key(other),)),
-            is_joined=self.is_joined,
+            reading=self.reading,
         )
 
     def _other(self, conversation: int, true: int, rng: Random) -> str | None:

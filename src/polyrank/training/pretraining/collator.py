@@ -1,11 +1,11 @@
-"""Turns pairs of a corpus into the batches of a step: texts that are read separately, and pairs
-that are read as one text.
+"""Turns pairs of a corpus into the batches of a step: texts that are read separately, pairs that
+are read as one text, and pairs whose second text is decoded.
 
 Knows nothing of losses. What is masked, and which of two towers reads a pair, depends on the seed
 and the pair's number alone.
 
-Letters: B pairs of the in-batch softmax, U different documents, n pairs read as one, K masked
-tokens of the one that has most, T tokens.
+Letters: B pairs of the in-batch softmax, U different documents, n pairs read as one or decoded, K
+masked tokens of the one that has most, R those of a response, T tokens.
 """
 
 from __future__ import annotations
@@ -22,8 +22,9 @@ from polyrank.data.answers import text_identity
 from polyrank.models.two_tower import TwoTower
 from polyrank.pretraining.pairs import Pair
 from polyrank.records import Context
-from polyrank.tokens.batching import Batch, batches
+from polyrank.tokens.batching import Batch, batches, collate, mask_of, plan
 from polyrank.tokens.masking import Masking
+from polyrank.tokens.masking_config import MaskingConfig
 from polyrank.tokens.tokenizer import cut
 from polyrank.training.batches import Item, TextBatcher
 from polyrank.training.pretraining.config import PretrainingConfig
@@ -41,33 +42,49 @@ class PretrainingCollator:
         self,
         model: TwoTower,
         config: PretrainingConfig,
-        masking: Masking | None,
+        masking: MaskingConfig | None,
         batch_tokens: int,
         seed: int,
         *,
         num_readers: int = 1,
     ) -> None:
-        """`num_readers` towers share the pairs that are read as one text."""
+        """`num_readers` towers share the pairs that are read as one text or decoded.
+
+        Raises ModelError for a tokeniser that cannot mask, where there is a `masking`.
+        """
         self.read = TextBatcher(model, batch_tokens)
         self.config = config
-        self.masking = masking
+        self.masking: dict[str, Masking] = {}
+        """By what it masks; empty where nothing is masked."""
+        if masking is not None:
+            own = {"joined": masking, "response": masking.of_response()}
+            if masking.context_masked_share > 0:
+                own["context"] = masking.of_context()
+            pretrained = model.tokenizer.pretrained
+            self.masking = {name: Masking(pretrained, one) for name, one in own.items()}
         self.seed = seed
         self.num_readers = num_readers
 
     def __call__(self, step: Sequence[Item]) -> dict[str, Any]:
-        """`contexts`, `candidates` and `joined`: batches cut by length, of which any may be none;
-        `identities`, `context_texts`, `texts` and `log_frequencies` as in `InBatchCollator`;
-        `wanted` (B, 4) and `answers` (U, 64): keys, filled up with numbers that match nothing;
-        `labels` (n, K): the masked tokens; `follows` (n,): 1, 0 or no question; `readers` (n,): the
-        number of the tower that reads each, as `reader` in the batches of `joined`; `count`: pairs.
+        """`contexts`, `candidates`, `joined` and `decoded`: batches cut by length, of which any may
+        be none; `identities`, `context_texts`, `texts` and `log_frequencies` as in
+        `InBatchCollator`; `wanted` (B, 4) and `answers` (U, 64): keys, filled up with numbers that
+        match nothing; `labels` (n, K): the masked tokens; `follows` (n,): 1, 0 or no question;
+        `readers` (n,): the number of the tower that reads each, as `reader` in the batches of
+        `joined`; of those that are decoded, `context_labels` (n, K), `response_labels` (n, R) and
+        `decoding_readers` (n,); `count`: pairs.
         """
         pairs: list[Pair] = [item.example for item in step]
-        apart = [pair for pair in pairs if not pair.is_joined]
-        joined = [item for item in step if item.example.is_joined]
-        made = {**self.softmax(apart), "count": len(pairs), "joined": []}
-        made |= {"labels": torch.zeros(0, 1).long()}
-        made |= dict.fromkeys(("follows", "readers"), torch.zeros(0).long())
-        return made | self.masked(joined) if joined else made
+        apart = [pair for pair in pairs if pair.reading == "apart"]
+        joined = [item for item in step if item.example.reading == "joined"]
+        decoded = [item for item in step if item.example.reading == "decoded"]
+        made = {**self.softmax(apart), "count": len(pairs), "joined": [], "decoded": []}
+        labels = ("labels", "context_labels", "response_labels")
+        made |= dict.fromkeys(labels, torch.zeros(0, 1).long())
+        numbers = ("follows", "readers", "decoding_readers")
+        made |= dict.fromkeys(numbers, torch.zeros(0).long())
+        made |= self.masked(joined) if joined else {}
+        return made | self.to_decode(decoded) if decoded else made
 
     def softmax(self, pairs: Sequence[Pair]) -> dict[str, Any]:
         """What the in-batch softmax needs of its pairs."""
@@ -89,7 +106,6 @@ class PretrainingCollator:
 
     def masked(self, step: Sequence[Item]) -> dict[str, Any]:
         """Pairs read as one text, some of their tokens masked."""
-        assert self.masking is not None
         pairs: list[Pair] = [item.example for item in step]
         texts = self.read.model.tokenizer
         room = self.config.max_joined_length - texts.pair_overhead
@@ -97,19 +113,14 @@ class PretrainingCollator:
         seconds = texts.encode_turns([document(pair) for pair in pairs])
         fitting = [fitted(*both, room) for both in zip(firsts, seconds, strict=True)]
         rows, segments = zip(*(texts.join(*both) for both in fitting), strict=True)
-        ids = pad_sequence([torch.tensor(row) for row in rows], True, float(texts.pad_id))
-        ids = ids.long()  # (n, T)
         draws = [self.draws(item, len(row)) for item, row in zip(step, rows, strict=True)]
-        uniform = pad_sequence(draws, True).permute(2, 0, 1)  # (3, n, T)
-        corrupted, chosen = self.masking(ids, uniform)
-        positions, labels = picked(ids, chosen)
-        cut_ids = [one[: len(row)] for one, row in zip(corrupted.tolist(), rows, strict=True)]
+        corrupted, positions, labels = self.corrupted("joined", rows, draws)
         readers = torch.tensor([self.reader(item) for item in step])
         made: list[Batch] = []
         for reader in range(self.num_readers):
             own = (readers == reader).nonzero()[:, 0]
             for batch in batches(
-                [cut_ids[row] for row in own],
+                [corrupted[row] for row in own],
                 texts.pad_id,
                 segments=[segments[row] for row in own],
                 budget=self.read.batch_tokens,
@@ -126,8 +137,66 @@ class PretrainingCollator:
             "readers": readers,
         }
 
+    def to_decode(self, step: Sequence[Item]) -> dict[str, Any]:
+        """Pairs of which a tower reads the first text, as the model reads contexts, or candidates
+        if it is a passage; a decoder gets its vector and what is left of the second.
+        """
+        model = self.read.model
+        pairs: list[Pair] = [item.example for item in step]
+        is_context = not isinstance(pairs[0].first, str)
+        read = model.context_ids if is_context else model.candidate_ids
+        first = read([pair.first for pair in pairs])
+        most = model.config.max_candidate_length
+        second = [ids[:most] for ids in model.tokenizer.encode_turns([*map(document, pairs)])]
+        lengths = [len(one) + len(other) for one, other in zip(first, second, strict=True)]
+        draws = [self.draws(item, count) for item, count in zip(step, lengths, strict=True)]
+        context_draws = [draw[: len(ids)] for draw, ids in zip(draws, first, strict=True)]
+        response_draws = [draw[len(ids) :] for draw, ids in zip(draws, first, strict=True)]
+        first, positions, context_labels = self.corrupted("context", first, context_draws)
+        second, places, response_labels = self.corrupted("response", second, response_draws)
+        readers = torch.tensor([self.reader(item) for item in step])
+        made: list[Batch] = []
+        for reader in range(self.num_readers):
+            own = (readers == reader).nonzero()[:, 0].numpy()
+            for group in plan([lengths[row] for row in own], self.read.batch_tokens):
+                rows = own[group]
+                batch = collate(first, rows, model.tokenizer.pad_id)
+                response = collate(second, rows, model.tokenizer.pad_id)
+                batch["positions"] = positions[batch["rows"]]
+                batch["reader"] = torch.tensor(reader)
+                batch["is_context"] = torch.tensor(is_context)
+                batch["response_ids"] = response["input_ids"]
+                batch["response_mask"] = mask_of(response)
+                batch["response_positions"] = places[batch["rows"]]
+                made.append(batch)
+        return {
+            "decoded": made,
+            "context_labels": context_labels,
+            "response_labels": response_labels,
+            "decoding_readers": readers,
+        }
+
+    def corrupted(
+        self, name: str, rows: Sequence[list[int]], draws: Sequence[Tensor]
+    ) -> tuple[list[list[int]], Tensor, Tensor]:
+        """Rows of ids with some tokens masked, where these are and what they were: n rows, (n, K),
+        (n, K).
+        """
+        ids = self.padded(rows)  # (n, T)
+        if name not in self.masking:
+            return list(rows), ids.new_zeros(len(rows), 0), ids.new_zeros(len(rows), 0)
+        uniform = pad_sequence(list(draws), True).permute(2, 0, 1)  # (3, n, T)
+        masked, chosen = self.masking[name](ids, uniform)
+        cut_ids = [one[: len(row)] for one, row in zip(masked.tolist(), rows, strict=True)]
+        return cut_ids, *picked(ids, chosen)
+
+    def padded(self, rows: Sequence[list[int]]) -> Tensor:
+        """Rows of ids as one tensor: (n, T)."""
+        each = [torch.tensor(row, dtype=torch.int64) for row in rows]
+        return pad_sequence(each, True, self.read.model.tokenizer.pad_id)
+
     def reader(self, item: Item) -> int:
-        """The number of the tower that reads a pair as one text, whatever else is in the step."""
+        """The number of the tower that reads a pair, whatever else is in the step."""
         return item.draw(self.seed + 1).randrange(self.num_readers)
 
     def draws(self, item: Item, length: int) -> Tensor:

@@ -14,10 +14,10 @@ class PretrainingConfig:
     """The tasks and their losses; see docs/pretraining.md."""
 
     tasks: str | None = None
-    """The tasks: ict, bfs, wlp, mlm, next_sentence and next_utterance. Separate them by commas;
-    each may have a share of the pairs, as in ict:2,mlm:1. By default, articles get those of ict,
-    bfs and wlp that they have pairs for, and conversations get mlm and next_utterance, each with
-    the same share."""
+    """The tasks: ict, bfs, wlp, mlm, cmae, next_sentence and next_utterance. Separate them by
+    commas; each may have a share of the pairs, as in ict:2,mlm:1. By default, articles get those
+    of ict, bfs and wlp that they have pairs for, and conversations get mlm and next_utterance, each
+    with the same share."""
     mix_tasks: bool = True
     """Draw the pairs of a step from all tasks. Otherwise, each step has one task."""
     logq: bool = False

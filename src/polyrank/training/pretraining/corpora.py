@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import replace
 from functools import cached_property
 from typing import Any, Protocol, overload
@@ -15,7 +15,7 @@ from typing import Any, Protocol, overload
 from polyrank.config import to_mapping
 from polyrank.errors import UsageError
 from polyrank.pretraining.mixture import Mixture
-from polyrank.pretraining.pairs import Pair
+from polyrank.pretraining.pairs import Pair, Reading
 from polyrank.pretraining.registry import TASKS, USUAL, TaskSettings, make_task
 from polyrank.pretraining.rng import Permutation
 from polyrank.pretraining.split import SplitName, TablesSettings
@@ -117,8 +117,8 @@ class Corpora:
             self.mixture,
             num_pairs,
             config=self.config,
-            is_compared=not all(task.is_joined for task in tasks),
-            masking=masking if any(task.is_joined for task in tasks) else None,
+            readings={task.reading for task in tasks},
+            masking=masking,
             fingerprint=hashlib.sha256(json.dumps(described).encode()).hexdigest(),
             held_out={task.name: list(task.sample(most)) for task in tasks},
             held_out_steps=self.held_out_steps([task for task in tasks if len(task)]),
@@ -179,10 +179,10 @@ class EndlessPairs(Protocol):
 class CorpusPairs(Sequence[Pair]):
     """The pairs of a run; `pairs` holds them in the order in which they are read.
 
-    `is_compared` says whether the two texts of any are read apart and compared. `masking` is for
-    those that are read as one text, if there are any. `fingerprint` identifies the corpora and all
-    that the pairs depend on. `held_out` are pairs that are not trained on, by task;
-    `held_out_steps` are such pairs in the steps of which the dev loss is the mean.
+    `readings` are how the two texts of a pair may be read. `masking` is for those that are not read
+    apart. `fingerprint` identifies the corpora and all that the pairs depend on. `held_out` are
+    pairs that are not trained on, by task; `held_out_steps` are such pairs in the steps of which
+    the dev loss is the mean.
     """
 
     def __init__(
@@ -191,8 +191,8 @@ class CorpusPairs(Sequence[Pair]):
         num_pairs: int,
         *,
         config: PretrainingConfig,
-        is_compared: bool,
-        masking: MaskingConfig | None,
+        readings: Set[Reading],
+        masking: MaskingConfig,
         fingerprint: str,
         held_out: Mapping[str, Sequence[Pair]],
         held_out_steps: Sequence[Sequence[Pair]] = (),
@@ -200,7 +200,7 @@ class CorpusPairs(Sequence[Pair]):
         self.pairs = pairs
         self.num_pairs = num_pairs
         self.config = config
-        self.is_compared = is_compared
+        self.readings = readings
         self.masking = masking
         self.fingerprint = fingerprint
         self.held_out = held_out

@@ -1,6 +1,7 @@
 """The figures of pre-training, on pairs of articles and conversations that are never trained on.
 
-Letters: B pairs of one task, U different documents.
+Letters: B pairs of one task, U different documents, n pairs of a step, K masked tokens of the one
+that has most, M all masked tokens, h width of the encoder, V tokens of the vocabulary.
 """
 
 from __future__ import annotations
@@ -10,19 +11,23 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 from polyrank.models.base import Model
 from polyrank.pretraining.pairs import Pair
 from polyrank.progress import watched
 from polyrank.records import Context
+from polyrank.tokens.batching import in_order
 from polyrank.training.batches import Item, move
-from polyrank.training.objectives.objective import Collator, Evaluation
-from polyrank.training.pretraining.collator import ANSWERS, WANTED, document, keys
+from polyrank.training.objectives.objective import Collator, Evaluation, in_steps
+from polyrank.training.pretraining.collator import ABSENT, ANSWERS, WANTED, document, keys
 from polyrank.training.pretraining.corpora import CorpusPairs
-from polyrank.training.pretraining.objective import PretrainingModule, accidental, read_by
+from polyrank.training.pretraining.module import PretrainingModule, at
+from polyrank.training.pretraining.objective import accidental, read_by
 
 METRIC = "held_out"
-"""The mean over the tasks of recall@1, of masked tokens that are right, and of right answers."""
+"""The mean over the tasks of recall@1, of masked tokens that are right, and of right answers.
+For cmae, the tokens are those of the decoder."""
 AT_ONCE = 64
 
 
@@ -38,10 +43,13 @@ def evaluation_of_corpus(
         found: dict[str, float] = {}
         main = []
         for name, pairs in tasks.items():
-            if pairs[0].is_joined:
-                figures = read_as_one(module, collator, pairs)
-            else:
-                figures = ranked(module, pairs)
+            match pairs[0].reading:
+                case "apart":
+                    figures = ranked(module, pairs)
+                case "joined":
+                    figures = read_as_one(module, collator, pairs)
+                case "decoded":
+                    figures = decoded(module, collator, pairs)
             main += [figures.pop("main")]
             found |= {f"{name}_{figure}": value for figure, value in figures.items()}
         return {METRIC: sum(main) / len(main), **found}
@@ -104,6 +112,68 @@ def read_as_one(
     if not len(follow):
         return {"main": right, "masked": right}
     return {"main": share(follow), "masked": right, "follows": share(follow)}
+
+
+@torch.no_grad()
+def decoded(
+    module: PretrainingModule, collator: Collator, pairs: Sequence[Pair]
+) -> dict[str, float]:
+    """The loss of the decoder with the vector of each pair's first text, and with the vector of
+    another pair: the difference is what a vector says of its second text. And the shares of masked
+    tokens that are right, of second texts and of first.
+    """
+    own, shuffled = Predictions(), Predictions()
+    first = Predictions()
+    place = 0
+    for some in in_steps(pairs, AT_ONCE):
+        items = [Item(place + n, pair) for n, pair in enumerate(some)]
+        place += len(some)
+        step = move(collator(items), module.model.device)
+        read = [module.read(batch) for batch in step["decoded"]]
+        vectors = in_order([each for _, each in read], step["decoded"])  # (n, h)
+        for batch, (outputs, _) in zip(step["decoded"], read, strict=True):
+            rows, reader = batch["rows"], int(batch["reader"])
+            labels = step["context_labels"][rows]
+            there = at(batch["positions"], outputs)[labels != ABSENT]
+            first.add(module.masked_logits(reader, there), labels)
+            labels = step["response_labels"][rows]
+            for found, given in ((own, vectors), (shuffled, vectors.roll(1, 0))):
+                there = module.decode(batch, given[rows])[labels != ABSENT]
+                found.add(module.masked_logits(reader, there, of_decoder=True), labels)
+    figures = {
+        "decoded": own.share,
+        "decoder_loss": own.loss,
+        "shuffled_decoder_loss": shuffled.loss,
+        "masked": first.share,
+    }
+    return {"main": own.share, **figures}
+
+
+class Predictions:
+    """Predictions of masked tokens: how many are right, and their loss."""
+
+    def __init__(self) -> None:
+        self._right: list[Tensor] = []
+        self._losses: list[Tensor] = []
+
+    def add(self, logits: Tensor, labels: Tensor) -> None:
+        """Add the M predictions (M, V) of labels (n, K), of which those that are absent have
+        none.
+        """
+        wanted = labels[labels != ABSENT]
+        self._right.append(logits.argmax(dim=-1) == wanted)
+        self._losses.append(functional.cross_entropy(logits, wanted, reduction="none"))
+
+    @property
+    def share(self) -> float:
+        """The share of right ones; 0 of none."""
+        return share(torch.cat(self._right))
+
+    @property
+    def loss(self) -> float:
+        """The mean cross-entropy; 0 of none."""
+        losses = torch.cat(self._losses)
+        return float(losses.mean()) if len(losses) else 0.0
 
 
 def share(right: Tensor) -> float:

@@ -1,13 +1,15 @@
-"""The objective of pre-training: pairs of a corpus, of the in-batch softmax or read as one text.
+"""The objective of pre-training: pairs of a corpus, compared in the batch, read as one text or
+decoded.
 
 The loss of a step is the mean over its pairs, each by its own task. A pair of the in-batch softmax
 counts its cross-entropy; one that is read as a single text the mean cross-entropy of masked tokens,
 that of all such pairs together, and where it asks whether the second follows, that cross-entropy
-too. So a task's share of the pairs is its weight. docs/pretraining.md names the papers.
+too. One that is decoded counts the mean cross-entropy of the decoder's masked tokens, and that of
+the encoder's. So a task's share of the pairs is its weight. docs/pretraining.md names the papers.
 
 Letters: B pairs of the in-batch softmax, U different documents, N documents of all processes, n
-pairs read as one, K masked tokens of the one that has most, M all masked tokens, T tokens, h width
-of the encoder, V tokens of the vocabulary, d dimensions.
+pairs read as one or decoded, K masked tokens of the one that has most, R those of its response, M
+all masked tokens, h width of the encoder, V tokens of the vocabulary, d dimensions.
 """
 
 from __future__ import annotations
@@ -16,20 +18,16 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
 
 from polyrank.errors import UsageError
-from polyrank.models.backbone import Backbone
 from polyrank.models.bi_encoder import BiEncoder
-from polyrank.models.heads import FollowsHead, MaskedHead
 from polyrank.models.two_tower import TwoTower
 from polyrank.pretraining.pairs import Pair
-from polyrank.tokens.batching import Batch
-from polyrank.tokens.masking import Masking
 from polyrank.training.gather import sum_over_processes
-from polyrank.training.module import Loss, TrainingModule, TwoTowers, columns_of_all
+from polyrank.training.module import TrainingModule, columns_of_all
 from polyrank.training.objectives.in_batch_softmax import in_batch_softmax, texts_of_all
 from polyrank.training.objectives.objective import (
     Collator,
@@ -38,9 +36,9 @@ from polyrank.training.objectives.objective import (
     Objective,
     Records,
 )
-from polyrank.training.objectives.registry import ObjectiveConfig
 from polyrank.training.pretraining.collator import ABSENT, PretrainingCollator, document
 from polyrank.training.pretraining.corpora import CorpusPairs
+from polyrank.training.pretraining.module import PretrainingModule, embeddings_of
 
 LOGITS_AT_ONCE = 2**25
 """Logits of masked tokens that are kept for the backward pass; of more, a part is computed at a
@@ -50,7 +48,7 @@ COUNTED = 2000
 
 
 class Pretraining(Objective):
-    """Pairs of the in-batch softmax, and pairs read as one text with some of its tokens masked."""
+    """Pairs of the in-batch softmax, and pairs of which some tokens are masked."""
 
     name = "pretraining"
     records = ("corpus",)
@@ -62,12 +60,11 @@ class Pretraining(Objective):
     def make(self, given: Given) -> tuple[TrainingModule, Collator]:
         """Raises ModelError for a tokeniser that cannot mask, where a task masks."""
         model, examples, config = given.model, given.examples, given.config
-        masking = None
-        if examples.masking is not None:
+        masks = bool(examples.readings - {"apart"})
+        if masks:
             require_one_base(model)
             require_both_ways(model)
-            masking = Masking(model.tokenizer.pretrained, examples.masking)
-        tokens = some_tokens(model, examples if masking is not None else [])
+        tokens = some_tokens(model, examples if masks else [])
         module = PretrainingModule(
             model,
             given.objective,
@@ -75,11 +72,12 @@ class Pretraining(Objective):
             tokens=tokens,
             seed=config.seed,
             one_for_both=one_for_both(model, examples),
+            has_decoder="decoded" in examples.readings,
         )
         collator = PretrainingCollator(
             model,
             examples.config,
-            masking,
+            examples.masking if masks else None,
             config.train_batch_tokens,
             config.seed,
             num_readers=len(module.readers),
@@ -118,79 +116,17 @@ class Pretraining(Objective):
                 logits = module.follows_heads[reader](encoded["joined"][asked, 0])
                 follows = functional.cross_entropy(logits, step["follows"][asked], reduction="sum")
                 loss = loss + follows / pairs
-        return loss
-
-
-class PretrainingModule(TwoTowers):
-    """A bi-encoder and, for each tower that reads pairs as one text, the heads for masked tokens
-    and for whether a text follows.
-    """
-
-    parts = ("contexts", "candidates", "joined")
-
-    def __init__(
-        self,
-        model: TwoTower,
-        objective: ObjectiveConfig,
-        loss: Loss,
-        *,
-        tokens: Tensor,
-        seed: int,
-        one_for_both: bool,
-    ) -> None:
-        """`tokens` are ids as often as texts of the run have them, of any number. With
-        `one_for_both`, one encoder is trained, and `finish` makes both towers of it.
-        """
-        super().__init__(model, objective, loss)
-        self.one_for_both = one_for_both
-        width = model.context_tower.width
-        self.masked_heads, self.follows_heads = nn.ModuleList(), nn.ModuleList()
-        for embeddings in map(embeddings_of, self.readers):
-            with torch.random.fork_rng(devices=[]):
-                torch.manual_seed(seed)
-                counts = torch.bincount(tokens, minlength=len(embeddings))
-                head = MaskedHead(width, embeddings.detach(), counts)
-                self.masked_heads.append(head.to(model.device))
-                self.follows_heads.append(FollowsHead(width).to(model.device))
-
-    @property
-    def readers(self) -> list[Backbone]:
-        """The towers that read pairs as one text, each its share of them."""
-        model = self.model
-        if model.candidate_tower is None or self.one_for_both:
-            return [model.context_tower]
-        return [model.context_tower, model.candidate_tower]
-
-    def encode(self, part: str, batch: Batch) -> Tensor:
-        """Contexts (B, 1, d), candidates (U, d); of pairs read as one, the first output and those
-        at the masked tokens: (n, 1 + K, h).
-        """
-        if part != "joined":
-            return super().encode(part, batch)
-        outputs = self.readers[int(batch["reader"])](batch)  # (n, T, h)
-        places = batch["positions"][:, :, None].expand(-1, -1, outputs.shape[-1])
-        picked = torch.cat([outputs[:, :1], outputs.gather(1, places)], dim=1)
-        return picked.to(torch.promote_types(picked.dtype, torch.float32))
-
-    def masked_logits(self, reader: int, outputs: Tensor) -> Tensor:
-        """What stands at masked tokens, of a tower's outputs there: (M, h) → (M, V)."""
-        logits: Tensor = self.masked_heads[reader](outputs, embeddings_of(self.readers[reader]))
-        return logits
-
-    def finish(self) -> None:
-        """Make both towers of the one encoder that was trained, where one was."""
-        if self.one_for_both and self.model.candidate_tower is not None:
-            self.model.candidate_tower.load_state_dict(self.model.context_tower.state_dict())
+        return loss + loss_of_decoded(module, encoded, step, pairs)
 
 
 def require_one_base(model: TwoTower) -> None:
     """Raise UsageError for two encoders that cannot read the same pairs as one text."""
     if model.has_two_bases:
         raise UsageError(
-            "The tasks read a pair as one text, which two encoders with their own vocabularies "
-            "cannot both do.",
+            "The tasks predict masked tokens of both texts of a pair, which two encoders with "
+            "their own vocabularies cannot both do.",
             "Pre-train each encoder in its own run and join them with candidate_base, or leave "
-            "out mlm, next_sentence and next_utterance.",
+            "out mlm, cmae, next_sentence and next_utterance.",
         )
 
 
@@ -198,31 +134,23 @@ def require_both_ways(model: TwoTower) -> None:
     """Raise UsageError for encoders that do not see what comes after a masked token."""
     if any(tower.is_causal for tower in model.towers):
         raise UsageError(
-            "The tasks read a pair as one text from both sides, but the encoder reads forwards "
-            "only.",
-            "Choose an encoder that reads both ways, or leave out mlm, next_sentence and "
+            "The tasks predict masked tokens from both sides, but the encoder reads forwards only.",
+            "Choose an encoder that reads both ways, or leave out mlm, cmae, next_sentence and "
             "next_utterance.",
         )
 
 
 def one_for_both(model: TwoTower, examples: CorpusPairs) -> bool:
     """Whether one encoder is trained for two towers: they are equal, and no task distinguishes
-    them. A pair that is read as one text belongs to neither side. Two towers would learn the same,
-    each from half of the pairs.
+    them. A pair that is read as one text or decoded belongs to neither side. Two towers would learn
+    the same, each from half of the pairs.
     """
-    if model.candidate_tower is None or model.has_two_bases or examples.is_compared:
+    if model.candidate_tower is None or model.has_two_bases or "apart" in examples.readings:
         return False
     other = model.candidate_tower.state_dict()
     return all(
         torch.equal(value, other[name]) for name, value in model.context_tower.state_dict().items()
     )
-
-
-def embeddings_of(tower: Backbone) -> Tensor:
-    """The word embeddings of an encoder: (V, e)."""
-    encoder: Any = tower.encoder
-    weight: Tensor = encoder.get_input_embeddings().weight
-    return weight
 
 
 def read_by(reader: int, step: dict[str, Any]) -> tuple[Tensor, Tensor]:
@@ -258,13 +186,56 @@ def sum_of_softmax(
     return loss * count
 
 
-def sum_of_masked_tokens(
-    module: PretrainingModule, reader: int, outputs: Tensor, labels: Tensor
+def loss_of_decoded(
+    module: PretrainingModule, encoded: dict[str, Tensor], step: dict[str, Any], pairs: float
 ) -> Tensor:
-    """The sum of the cross-entropies of a tower's masked tokens: (M, h), (M,) → ()."""
+    """This process's part of the loss of the pairs that are decoded; `pairs` are all of a step."""
+    device = module.model.device
+    outputs = encoded.get("decoded", torch.zeros((), device=device))
+    loss = outputs.sum() * 0  # of texts too short to mask anything, too
+    decoded = sum_over_processes(len(step["decoding_readers"]), device)
+    for text in ("context", "response"):
+        num_masked = sum_over_processes(int((step[f"{text}_labels"] != ABSENT).sum()), device)
+        for reader in range(len(module.readers)):
+            outputs, labels = decoded_by(reader, text, encoded, step)
+            if len(labels):
+                is_response = text == "response"
+                tokens = sum_of_masked_tokens(
+                    module, reader, outputs, labels, of_decoder=is_response
+                )
+                loss = loss + tokens / num_masked * (decoded / pairs)
+    return loss
+
+
+def decoded_by(
+    reader: int, text: str, encoded: dict[str, Tensor], step: dict[str, Any]
+) -> tuple[Tensor, Tensor]:
+    """Of the pairs that a tower reads for a decoder, the outputs at the masked tokens of their
+    `context` or `response`, and these tokens: (M, h), (M,).
+    """
+    labels = step[f"{text}_labels"]  # (n, K) or (n, R)
+    own = (labels != ABSENT) & (step["decoding_readers"] == reader)[:, None]
+    if not bool(own.any()):
+        return torch.zeros(0), labels[own]
+    outputs, in_context = encoded["decoded"], step["context_labels"].shape[1]
+    outputs = outputs[:, :in_context] if text == "context" else outputs[:, in_context:]
+    return outputs[own], labels[own]
+
+
+def sum_of_masked_tokens(
+    module: PretrainingModule,
+    reader: int,
+    outputs: Tensor,
+    labels: Tensor,
+    *,
+    of_decoder: bool = False,
+) -> Tensor:
+    """The sum of the cross-entropies of a tower's masked tokens, or of its decoder's:
+    (M, h), (M,) → ().
+    """
 
     def summed(some: Tensor, wanted: Tensor) -> Tensor:
-        logits = module.masked_logits(reader, some)
+        logits = module.masked_logits(reader, some, of_decoder=of_decoder)
         return functional.cross_entropy(logits, wanted, reduction="sum")
 
     rows = max(LOGITS_AT_ONCE // len(embeddings_of(module.readers[reader])), 1)
