@@ -154,6 +154,12 @@ class CrossEncoderConfig:
     gate: float = -6.0
     """The initial gate of `interaction`, a learnt value added to the attention logits between the
     two texts."""
+    reading: Literal["pairs", "once"] = "pairs"
+    """How texts are read to rank. `pairs` reads the context anew with each candidate. `once` reads
+    it once for all its candidates, each of which sees the context and itself."""
+    context_sees_candidates: bool = False
+    """With reading = once, whether the context sees all its candidates. Then a score depends on the
+    other candidates."""
     num_labels: int = 3
     """The number of classes."""
     reduction: Literal["first", "mean", "max", "last"] = "first"
@@ -195,6 +201,11 @@ class CrossEncoderConfig:
         elif self.head != "auto":
             known = f"true with head = {self.head}"
             require(bool(self.shared_towers), "shared_towers", known, self.shared_towers)
+        if self.reading == "once":
+            require(self.task == "rank", "task", "rank with reading = once", self.task)
+        known = "false with reading = pairs"
+        sees = self.context_sees_candidates
+        require(not sees or self.reading == "once", "context_sees_candidates", known, sees)
         require(self.num_labels > 1, "num_labels", "at least 2", self.num_labels)
         require(0 <= self.head_dropout < 1, "head_dropout", "from 0 to below 1", self.head_dropout)
         for name in ("max_context_length", "max_candidate_length"):
@@ -218,6 +229,8 @@ UNSTATED: dict[str, Any] = {
     "turn_separator": None,
     "max_turns": None,
     "unit_length": True,
+    "reading": "pairs",
+    "context_sees_candidates": False,
 }
 """The values of newer settings for saved models whose description does not name them."""
 

@@ -5,13 +5,16 @@ Letters: B pairs of a batch, T tokens, h width of the encoder, n pairs, L labels
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from polyrank.config import require_whole
 from polyrank.errors import UsageError
+from polyrank.models.answers import key_of
 from polyrank.models.backbone import Backbone, twin_of
 from polyrank.models.base import Model
 from polyrank.models.config import ClassifierConfig, CrossEncoderConfig
@@ -25,11 +28,23 @@ from polyrank.models.inputs import (
     is_vectors,
 )
 from polyrank.models.interaction import InteractionHead, read_side_by_side, sides_of
+from polyrank.models.layers import layers_of
+from polyrank.models.once import (
+    KeptContexts,
+    lay_out,
+    read_candidates,
+    read_contexts,
+    read_together,
+)
 from polyrank.models.pooling import reduce
+from polyrank.progress import bar
 from polyrank.records import Context
-from polyrank.tokens.batching import Batch, in_order, mask_of
+from polyrank.tokens.batching import Batch, batches, in_order, mask_of
+from polyrank.tokens.grouping import Grouped
 from polyrank.tokens.tokenizer import TextTokenizer
 
+EVERYTHING = sys.maxsize
+"""A budget that no text exceeds."""
 Encoded = tuple[list[list[int]], list[list[int]] | None]
 """Token ids and, if the encoder has segments, segment ids of each pair."""
 
@@ -56,9 +71,12 @@ class CrossEncoder(Model):
         self.tower = backbone
         self.candidate_tower = None if config.shared_towers else twin_of(backbone)
         self.head: nn.Module
+        if self.reads_once:
+            layers_of(backbone)
         if self.reads_texts_apart:
             backbone.require_sides()
-            self.head = InteractionHead(backbone.width, config.gate)
+            shape = layers_of(backbone).shape if self.reads_once else ()
+            self.head = InteractionHead(backbone.width, config.gate, shape)
             return
         width, dropout = backbone.width, config.head_dropout
         outputs = config.num_labels if config.task == "classify" else 1
@@ -90,6 +108,56 @@ class CrossEncoder(Model):
     def reads_texts_apart(self) -> bool:
         """Whether it compares texts token by token (`models.interaction`)."""
         return self.config.head == "interaction"
+
+    @property
+    def reads_once(self) -> bool:
+        """Whether it reads a context once for all its candidates (`models.once`)."""
+        return self.config.reading == "once"
+
+    def pair_batches(
+        self, contexts: Sequence[Context], candidates: Sequence[str], budget: int
+    ) -> list[Batch]:
+        """Pairs as the batches that `forward` takes.
+
+        Args:
+            contexts: The context of each pair.
+            candidates: The candidate of each pair.
+            budget: About how many tokens a batch has.
+
+        Returns:
+            Batches of pairs cut by length; of a model that reads a context once, of contexts with
+            their candidates (`tokens.grouping`).
+        """
+        if not self.reads_once:
+            ids, segments = self.encode_pairs(contexts, candidates)
+            return batches(ids, self.tokenizer.pad_id, segments=segments, budget=budget)
+        grouped = self.grouped(contexts, candidates, budget)
+        return [grouped.batch(group, block) for group in grouped.groups for block in group.blocks]
+
+    def grouped(
+        self,
+        contexts: Sequence[Context],
+        candidates: Sequence[str],
+        budget: int,
+        size: int | None = None,
+    ) -> Grouped:
+        """Pairs as contexts, each of which stands once, with their candidates.
+
+        Args:
+            contexts: The context of each pair.
+            candidates: The candidate of each pair.
+            budget: About how many tokens a block has.
+            size: The number of candidates of a block, whatever its tokens.
+
+        Returns:
+            Token ids, planned in groups.
+        """
+        if self.config.context_sees_candidates:
+            budget, size = EVERYTHING, None  # a context must see all of its candidates
+        places: dict[Any, int] = {}
+        owners = [places.setdefault(key_of(context), len(places)) for context in contexts]
+        read = self.context_ids(list(places)), self.candidate_ids(candidates)
+        return Grouped(*read, owners, budget, size)
 
     def encode_pairs(self, contexts: Sequence[Context], candidates: Sequence[str]) -> Encoded:
         """Token ids and segment ids of each pair; a repeated text is tokenised once.
@@ -153,9 +221,52 @@ class CrossEncoder(Model):
             result: Tensor = head(reduce(outputs, mask_of(batch), self.config.reduction))
             return result if self.config.task == "classify" else result[:, 0]
 
+    def read_once(
+        self,
+        tower: Backbone,
+        candidate_tower: Backbone | None,
+        head: nn.Module,
+        batch: Batch,
+        kept: KeptContexts | None = None,
+    ) -> tuple[Tensor, KeptContexts | None]:
+        """The scores of a batch of contexts with their candidates.
+
+        Args:
+            tower: As for `read`.
+            candidate_tower: As for `read`.
+            head: As for `read`.
+            batch: Contexts with a block of their candidates (`tokens.grouping`).
+            kept: What was kept of the contexts when an earlier block was read.
+
+        Returns:
+            (C,), in float32 from the outputs on; and what may be kept of the contexts, which is
+            nothing where they see their candidates.
+        """
+        second = candidate_tower or tower
+        apart = head if isinstance(head, InteractionHead) else None
+        laid = lay_out(batch, continued=apart is None)
+        gates = None if apart is None else apart.gate
+        segment = int(self.has_segments and apart is None)
+        if self.config.context_sees_candidates:
+            left, right = read_together(tower, second, batch, laid, gates, segment)
+        else:
+            kept = read_contexts(tower, batch, laid) if kept is None else kept
+            left, right = kept.outputs, read_candidates(second, batch, laid, kept, gates, segment)
+        with torch.autocast(self.device.type, enabled=False):
+            left, right = (
+                each.to(torch.promote_types(each.dtype, torch.float32)) for each in (left, right)
+            )
+            if apart is not None:
+                return apart.score_own(left, right, laid), kept
+            rows = laid.candidates
+            scores: Tensor = head(reduce(rows.padded(right), rows.real, self.config.reduction))
+            return scores[:, 0], kept
+
     def forward(self, pairs: list[Batch]) -> Tensor:
         """Scores with gradients, of batches cut by length: (n,), or (n, L) for classes."""
         modules = self.tower, self.candidate_tower, self.head
+        if self.reads_once:
+            return in_order([self.read_once(*modules, batch)[0] for batch in pairs], pairs)
         return in_order([self.read(*modules, batch) for batch in pairs], pairs)
 
     def score(
@@ -242,6 +353,10 @@ class CrossEncoder(Model):
         Returns:
             (n, *shape), float32, on the CPU.
         """
+        if self.reads_once:
+            return self.scores_read_once(
+                pairs, batch_size=batch_size, show_progress_bar=show_progress_bar
+            )
         read = self.reader("pair")
         ids, segments = self.encode_pairs([pair[0] for pair in pairs], [pair[1] for pair in pairs])
         outputs = torch.zeros(len(ids), *shape)
@@ -254,10 +369,35 @@ class CrossEncoder(Model):
                 outputs[rows.cpu()] = read(batch).cpu()
         return outputs
 
+    def scores_read_once(
+        self, pairs: Sequence[Pair], *, batch_size: int | None, show_progress_bar: bool
+    ) -> Tensor:
+        """The score of each pair, from one reading of each context: (n,); `outputs_of_pairs`."""
+        modules = self.inference_modules()
+        size = None if batch_size is None else require_whole("batch_size", batch_size)
+        contexts, candidates = [pair[0] for pair in pairs], [pair[1] for pair in pairs]
+        grouped = self.grouped(contexts, candidates, self.batch_tokens, size)
+        scores = torch.zeros(len(pairs))
+        described = "Scoring pairs" if show_progress_bar else None
+        with torch.inference_mode(), bar(described, total=len(pairs), unit="pairs") as advance:
+            for group in grouped.groups:
+                kept: KeptContexts | None = None
+                for block in group.blocks:
+                    batch = grouped.batch(group, block)
+                    moved = {name: tensor.to(self.device) for name, tensor in batch.items()}
+                    found, kept = self.read_once(*modules, moved, kept)
+                    scores[batch["rows"]] = found.cpu()
+                    advance(len(block))
+        return scores
+
     def torch_reader(self, graph: str) -> Callable[[Batch], Tensor]:
         """What makes scores or logits of a batch of pairs."""
+        modules = self.inference_modules()
+        return lambda batch: self.read(*modules, batch)
+
+    def inference_modules(self) -> tuple[Any, Any, Any]:
+        """The copies of the encoders and the head that inference runs on."""
         head = self.for_inference("head", dtype=torch.float32)
         names = ["tower"] if self.candidate_tower is None else ["tower", "candidate_tower"]
         towers: list[Any] = [self.for_inference(name) for name in names]
-        tower, second = towers[0], towers[1] if len(towers) > 1 else None
-        return lambda batch: self.read(tower, second, head, batch)
+        return towers[0], towers[1] if len(towers) > 1 else None, head

@@ -24,6 +24,7 @@ from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
 
 from polyrank.models.backbone import Backbone
+from polyrank.models.once import Laid
 from polyrank.tokens.batching import Batch, mask_of
 
 WEIGHTS = (10.0, 7.5, 3.75)
@@ -31,6 +32,8 @@ WEIGHTS = (10.0, 7.5, 3.75)
 tokens; together about the scale, 20, of a cosine with temperature 0.05 (docs/log.md)."""
 HIDDEN = -1e30
 """Added to the logits of tokens that are not there; a number in bfloat16 too."""
+BELOW = -2.0
+"""Stands for the cosine of a token that is not there: less than any, and finite on the way back."""
 BLOCK_ROWS = 16
 """Texts of one block of `score_all`: sorted by length, so that a block has little padding."""
 KEPT_COSINES = 2**26
@@ -70,14 +73,15 @@ class InteractionHead(nn.Module):
 
     Late interaction as in ColBERT (Khattab and Zaharia, 2020), in both directions, with a learnt
     weight of each token; over outputs that have seen the other text, if they were read together.
-    `gate` is the one that `apart` takes.
+    `gate` is the one that `apart` takes, or one for each layer and head (`models.once`).
     """
 
-    def __init__(self, width: int, gate: float) -> None:
+    def __init__(self, width: int, gate: float, gates: tuple[int, ...] = ()) -> None:
+        """`gates`: the shape of the gates; by default there is one."""
         super().__init__()
         self.weights = nn.Parameter(torch.tensor(WEIGHTS).log())
         self.importance = nn.Parameter(torch.zeros(2, width))
-        self.gate = nn.Parameter(torch.tensor(float(gate)))
+        self.gate = nn.Parameter(torch.full(gates, float(gate)))
 
     def forward(self, outputs: Tensor, sides: Sides) -> Tensor:
         """Outputs (B, T, h) of pairs to scores (B, 1)."""
@@ -123,6 +127,26 @@ class InteractionHead(nn.Module):
             torch.argsort(torch.cat([places for places, _ in part])) for part in (rows, columns)
         ]
         return scores[order[0]][:, order[1]]
+
+    def score_own(self, contexts: Tensor, candidates: Tensor, laid: Laid) -> Tensor:
+        """Each candidate's score by its own context: outputs (n, h) of both, as `laid` → (C,)."""
+        whole, own, together = laid.contexts, laid.candidates, laid.together
+        rows, grid = whole.padded(contexts), own.padded(candidates)  # (B, T, h), (C, U, h)
+        left, right = mean(rows, whole.real)[laid.owners], mean(grid, own.real)  # (C, h)
+        shares = self.shares(rows, whole.real, 0), self.shares(grid, own.real, 1)
+        tokens = together.padded(functional.normalize(candidates, dim=-1))  # (B, S, h)
+        cosines = tokens @ functional.normalize(rows, dim=-1).transpose(1, 2)
+        cosines = cosines.masked_fill(~whole.real[:, None, :], BELOW)  # (B, S, T)
+        there = own.padded(together.tokens(cosines.amax(dim=2)))  # (C, U)
+        back = own.padded(together.tokens(cosines))  # (C, U, T)
+        back = back.masked_fill(~own.real[:, :, None], BELOW).amax(dim=1)
+        weights = shares[0][laid.owners]
+        parts = [
+            (left * right).sum(dim=-1),
+            (there * shares[1]).sum(dim=-1),
+            (back * weights).sum(dim=-1),
+        ]
+        return (torch.stack(parts, dim=-1) * self.weights.exp()).sum(dim=-1)
 
     def block(self, contexts: Tensor, candidates: Tensor) -> Tensor:
         """`score_all` of a few texts: (B, T, h), (N, U, h) → (B, N)."""

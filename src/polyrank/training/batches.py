@@ -138,9 +138,7 @@ class PairBatcher:
 
     def pairs(self, contexts: Sequence[Context], candidates: Sequence[str]) -> list[Batch]:
         """Pairs cut by length."""
-        ids, segments = self.model.encode_pairs(contexts, candidates)
-        pad_id = self.model.tokenizer.pad_id
-        return batches(ids, pad_id, segments=segments, budget=self.batch_tokens)
+        return self.model.pair_batches(contexts, candidates, self.batch_tokens)
 
 
 class CrossOwnCandidatesCollator(PairBatcher):

@@ -197,7 +197,7 @@ class CrossPairs(TrainingModule):
 
     def encode(self, part: str, batch: Batch) -> Tensor:
         """Scores of one batch, in its own order: (n,), or (n, L) for classes."""
-        count = len(batch["input_ids"])
+        count = len(batch["rows"])
         in_place = {**batch, "rows": torch.arange(count, device=batch["rows"].device)}
         scores: Tensor = self.model([in_place])
         return scores

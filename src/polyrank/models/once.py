@@ -1,0 +1,268 @@
+"""One context and all its candidates in one sequence: the context is read once.
+
+The candidates of a context do not see each other. Each is laid out as if it were the only one: its
+tokens see the context and themselves. The context sees itself alone, so its keys and values are
+computed once and serve any number of candidates, and a candidate's score does not depend on the
+others; or it sees all candidates, for comparison (Song et al., 2021, Uni-Encoder: a fast and
+accurate response selection paradigm for generation-based dialogue systems).
+
+Tokens lie one after another, without padding, wherever there are weights. For attention alone they
+are put into rows: those of the contexts, those of all candidates of a context behind one another,
+and those of each candidate. A softmax over two sets of keys is computed for each set, and the two
+are joined by their sums; there a gate lowers or raises the attention to the other text.
+
+Letters: B contexts, T tokens of the longest; C candidates of all contexts, U tokens of the longest,
+S tokens of all candidates of one context; n tokens, h width, A heads, d width of one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from polyrank.models.backbone import Backbone
+from polyrank.models.layers import Heads, layers_of
+from polyrank.tokens.batching import Batch
+
+HIDDEN = -1e30
+"""Added to the logits of tokens that are not there; a number in bfloat16 too."""
+
+
+class Rows:
+    """Where tokens that lie one after another stand in padded rows."""
+
+    def __init__(self, lengths: Tensor) -> None:
+        """`lengths` (R,): the tokens of each row."""
+        self.count, self.longest = len(lengths), int(lengths.max()) if len(lengths) else 0
+        device = lengths.device
+        places = torch.arange(self.longest, device=device)
+        self.real = places < lengths[:, None]  # (R, longest)
+        self.flat = torch.nonzero(self.real.reshape(-1))[:, 0]  # (n,)
+        self.places = places.expand(self.count, -1)[self.real]  # (n,)
+        self.row = torch.arange(self.count, device=device).repeat_interleave(lengths)  # (n,)
+
+    def padded(self, tokens: Tensor) -> Tensor:
+        """(n, …) → (R, longest, …), zeros elsewhere."""
+        empty = tokens.new_zeros(self.count * self.longest, *tokens.shape[1:])
+        return empty.index_copy(0, self.flat, tokens).unflatten(0, (self.count, self.longest))
+
+    def tokens(self, rows: Tensor) -> Tensor:
+        """(R, longest, …) → (n, …)."""
+        return rows.flatten(0, 1)[self.flat]
+
+
+class Laid(NamedTuple):
+    """A batch of contexts with their candidates, laid out."""
+
+    contexts: Rows
+    """(B, T)."""
+    candidates: Rows
+    """(C, U)."""
+    together: Rows
+    """All candidates of a context behind one another: (B, S)."""
+    context_places: Tensor
+    """(n,)."""
+    candidate_places: Tensor
+    """(n,)."""
+    owners: Tensor
+    """The row of each candidate's context: (C,)."""
+
+
+def lay_out(batch: Batch, *, continued: bool) -> Laid:
+    """Where the tokens of a batch stand.
+
+    `continued`: a candidate's positions go on after its context's last, instead of from 0.
+    """
+    contexts = Rows(batch["context_lengths"])
+    candidates = Rows(batch["candidate_lengths"])
+    owners = batch["owners"]  # (C,), in order
+    sums = torch.zeros_like(batch["context_lengths"]).index_add(
+        0, owners, batch["candidate_lengths"]
+    )
+    places = candidates.places
+    if continued:
+        places = places + batch["context_lengths"][owners][candidates.row]
+    return Laid(contexts, candidates, Rows(sums), contexts.places, places, owners)
+
+
+@dataclass
+class KeptContexts:
+    """What candidates need of their contexts: computed once, whatever the number of candidates."""
+
+    keys: list[Tensor]
+    """Of each layer: (B, A, T, d)."""
+    values: list[Tensor]
+    outputs: Tensor
+    """(n, h)."""
+
+
+class SoftmaxAndSum(torch.autograd.Function):
+    """The softmax of logits over the last axis, in their dtype, and the logarithm of their sum."""
+
+    @staticmethod
+    def forward(ctx: Any, logits: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+        """(…, K) → (…, K) in `dtype`, (…, 1)."""
+        shares = torch.softmax(logits, dim=-1, dtype=torch.float32)
+        sums = logits.amax(dim=-1, keepdim=True).float() - shares.amax(dim=-1, keepdim=True).log()
+        shares = shares.to(dtype)
+        ctx.save_for_backward(shares)
+        ctx.dtype = logits.dtype
+        return shares, sums
+
+    @staticmethod
+    def backward(ctx: Any, shares_grad: Tensor, sums_grad: Tensor) -> tuple[Tensor, None]:
+        """The gradient of the logits: each sum's is the softmax itself."""
+        (shares,) = ctx.saved_tensors
+        inner = (shares_grad * shares).sum(dim=-1, keepdim=True, dtype=torch.float32)
+        gradient = (sums_grad - inner).to(shares.dtype).add(shares_grad).mul_(shares)
+        return gradient.to(ctx.dtype), None
+
+
+def attend(query: Tensor, key: Tensor, value: Tensor, bias: Tensor) -> tuple[Tensor, Tensor]:
+    """Attention over one set of keys: (R, A, Q, d), twice (R, A, K, d), (R, 1, 1 or Q, K).
+
+    Returns what it mixed (R, A, Q, d) and the logarithm of its sum (R, A, Q, 1).
+    """
+    logits = (query * query.shape[-1] ** -0.5) @ key.transpose(-1, -2) + bias.to(query.dtype)
+    shares, sums = SoftmaxAndSum.apply(logits, value.dtype)
+    return shares @ value, sums
+
+
+def joined(other: tuple[Tensor, Tensor], own: tuple[Tensor, Tensor], gate: Tensor | None) -> Tensor:
+    """Attention over two sets of keys as one, from that over each: (n, A, d), (n, A, 1).
+
+    `gate` (A,) is added to the logits of the other text.
+    """
+    odds = other[1] - own[1]
+    if gate is not None:
+        odds = odds + gate.float()[:, None]
+    share = odds.sigmoid().to(own[0].dtype)
+    return own[0] + share * (other[0] - own[0])
+
+
+def hidden_keys(rows: Rows) -> Tensor:
+    """What hides the padding of rows from every query: (R, 1, 1, longest)."""
+    return torch.zeros(rows.real.shape, device=rows.real.device).masked_fill(~rows.real, HIDDEN)[
+        :, None, None, :
+    ]
+
+
+def far(bias: Tensor, queries: Tensor, keys: Tensor, reach: int | None) -> Tensor:
+    """A bias that also hides keys further than `reach` positions: (R, Q), (R, K) → (R, 1, Q, K)."""
+    if reach is None:
+        return bias
+    distance = (queries[:, :, None] - keys[:, None, :]).abs()
+    return bias.expand(-1, -1, queries.shape[1], -1).masked_fill(
+        (distance > reach)[:, None], HIDDEN
+    )
+
+
+def in_heads(rows: Rows, tokens: Tensor) -> Tensor:
+    """(n, A, d) → (R, A, longest, d)."""
+    return rows.padded(tokens).transpose(1, 2)
+
+
+def out_of_heads(rows: Rows, mixed: Tensor) -> Tensor:
+    """(R, A, longest, d) → (n, A, d)."""
+    return rows.tokens(mixed.transpose(1, 2))
+
+
+def attend_within(rows: Rows, heads: Heads, places: Tensor, reach: int | None) -> Any:
+    """Attention of each row's tokens to themselves: (n, A, d), (n, A, 1)."""
+    query, key, value = (in_heads(rows, each) for each in heads)
+    padded = rows.padded(places)
+    bias = far(hidden_keys(rows), padded, padded, reach)
+    mixed, sums = attend(query, key, value, bias)
+    return out_of_heads(rows, mixed), out_of_heads(rows, sums)
+
+
+def read_contexts(tower: Backbone, batch: Batch, laid: Laid) -> KeptContexts:
+    """Read the contexts of a batch, which see themselves alone."""
+    layers = layers_of(tower)
+    rows, places = laid.contexts, laid.context_places
+    hidden = layers.embedded(batch["context_ids"], places, torch.zeros_like(places))
+    keys, values = [], []
+    for layer in layers.layers:
+        heads = layers.heads(layer, hidden, places)
+        keys.append(in_heads(rows, heads.key))
+        values.append(in_heads(rows, heads.value))
+        mixed, _ = attend_within(rows, heads, places, layers.reach(layer))
+        hidden = layers.after_attention(layer, mixed.flatten(1), hidden)
+    return KeptContexts(keys, values, layers.finished(hidden))
+
+
+def read_candidates(
+    tower: Backbone,
+    batch: Batch,
+    laid: Laid,
+    kept: KeptContexts,
+    gates: Tensor | None,
+    segment: int = 0,
+) -> Tensor:
+    """Read the candidates of a batch, each of which sees its context and itself: (n, h).
+
+    `gates` (layers, A).
+    """
+    layers = layers_of(tower)
+    places = laid.candidate_places
+    hidden = layers.embedded(batch["candidate_ids"], places, torch.full_like(places, segment))
+    for number, layer in enumerate(layers.layers):
+        reach = layers.reach(layer)
+        heads = layers.heads(layer, hidden, places)
+        own = attend_within(laid.candidates, heads, places, reach)
+        other = attend_to_contexts(laid, heads, kept.keys[number], kept.values[number], reach)
+        mixed = joined(other, own, None if gates is None else gates[number])
+        hidden = layers.after_attention(layer, mixed.flatten(1), hidden)
+    return layers.finished(hidden)
+
+
+def attend_to_contexts(
+    laid: Laid, heads: Heads, key: Tensor, value: Tensor, reach: int | None
+) -> tuple[Tensor, Tensor]:
+    """Attention of the candidates' tokens to those of their contexts: (n, A, d), (n, A, 1)."""
+    rows = laid.together
+    bias = far(
+        hidden_keys(laid.contexts),
+        rows.padded(laid.candidate_places),
+        laid.contexts.padded(laid.context_places),
+        reach,
+    )
+    mixed, sums = attend(in_heads(rows, heads.query), key, value, bias)
+    return out_of_heads(rows, mixed), out_of_heads(rows, sums)
+
+
+def read_together(
+    tower: Backbone,
+    second: Backbone,
+    batch: Batch,
+    laid: Laid,
+    gates: Tensor | None,
+    segment: int = 0,
+) -> tuple[Tensor, Tensor]:
+    """Read contexts that see all their candidates, and candidates that see their contexts.
+
+    Returns the outputs of both: (n, h) each.
+    """
+    one, two = layers_of(tower), layers_of(second)
+    places, others = laid.context_places, laid.candidate_places
+    contexts = one.embedded(batch["context_ids"], places, torch.zeros_like(places))
+    candidates = two.embedded(batch["candidate_ids"], others, torch.full_like(others, segment))
+    rows, together = laid.contexts, laid.together
+    for number, (layer, next_layer) in enumerate(zip(one.layers, two.layers, strict=True)):
+        reach, gate = one.reach(layer), None if gates is None else gates[number]
+        left = one.heads(layer, contexts, places)
+        right = two.heads(next_layer, candidates, others)
+        bias = far(hidden_keys(together), rows.padded(places), together.padded(others), reach)
+        query = in_heads(rows, left.query)
+        found = attend(query, in_heads(together, right.key), in_heads(together, right.value), bias)
+        seen = out_of_heads(rows, found[0]), out_of_heads(rows, found[1])
+        mixed = joined(seen, attend_within(rows, left, places, reach), gate)
+        key, value = (in_heads(rows, each) for each in (left.key, left.value))
+        own = attend_within(laid.candidates, right, others, reach)
+        both = joined(attend_to_contexts(laid, right, key, value, reach), own, gate)
+        contexts = one.after_attention(layer, mixed.flatten(1), contexts)
+        candidates = two.after_attention(next_layer, both.flatten(1), candidates)
+    return one.finished(contexts), two.finished(candidates)
