@@ -30,6 +30,8 @@ LEDGER = Path(__file__).parent / "results" / "protocol.json"
 DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
 OTHER = "?"
 PLACES = 6
+Values = Mapping[str, NDArray[np.float64]]
+"""The value of every example, by metric."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -107,6 +109,10 @@ class Entry:
         """What the ledger files it by."""
         return key_of(self.set, self.recipe, self.seed, self.on)
 
+    def folder(self, work: Path) -> Path:
+        """Where the trained model is."""
+        return model_folder(work, self.set, self.recipe, self.seed)
+
     def query_metrics(self) -> QueryMetrics:
         """The value of every example."""
         return QueryMetrics(
@@ -159,6 +165,11 @@ class Ledger:
 def key_of(name: str, recipe: Recipe, seed: int, on: str) -> str:
     """What an entry is filed by."""
     return f"{name} {recipe.arch} {recipe.digest(name)} seed={seed} on={on}"
+
+
+def model_folder(work: Path, name: str, recipe: Recipe, seed: int) -> Path:
+    """Where a run on the set `name` keeps its model."""
+    return work / "models" / f"{name}-{recipe.arch}-{recipe.digest(name)}-seed{seed}"
 
 
 def digest_of_examples(examples: Iterable[Example]) -> str:

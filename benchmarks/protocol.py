@@ -7,66 +7,69 @@ Every run is written to benchmarks/results/protocol.json (benchmarks/ledger.py),
 python -m benchmarks.protocol DATA run --set ubuntu_irc --arch poly --work DIR
     [--settings '{"num_codes": 64}'] [--training '{"max_steps": 160}'] [--seed 0] [--on choose]
     [--base FOLDER] [--teacher FOLDER] [--examples FILE] [--revision N] [--name poly-64]
+    [--limit 500] [--threads 1] [--device auto] [--dtype auto]
 python -m benchmarks.protocol DATA parts --set ubuntu_irc --work DIR
+python -m benchmarks.protocol DATA generalise --names bi,poly-64 --work DIR
 python -m benchmarks.protocol DATA report [--set ubuntu_irc] [--on choose] [--compare bi,poly-64]
 
 `run` trains, or resumes, or finds the model that was trained before, and measures it; with `--on
 dev` also on `choose`, if that was not done. `--untrained` measures a model that is not trained.
 `parts` writes the parts as files that `polyrank` reads, to make negatives or scores for
-`--examples` of; their examples must come from `train`. DATA is the folder of the sets.
+`--examples` of; their examples must come from `train`. `generalise` measures trained models, and
+the untrained base, on sets of other kinds (benchmarks/generalise.py). DATA is the folder of the
+sets.
 """
 
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import torch
 
-from benchmarks.ledger import LEDGER, Entry, Ledger, contenders
+from benchmarks.generalise import MEASURES, Elsewhere, lengths_for, suits
+from benchmarks.ledger import LEDGER, Entry, Ledger
+from benchmarks.ledger_tables import report
 from benchmarks.parts import SETS, parts_of
-from benchmarks.results_store import table
-from benchmarks.runs import UNTRAINED, Plan, measured, trained
+from benchmarks.runs import UNTRAINED, Plan, filed, measured, trained
 from polyrank.errors import PolyrankError, UsageError, nearest
-from polyrank.evaluation.comparison import compare_contenders
-from polyrank.evaluation.report import difference_cells, markdown_rows
+from polyrank.models.checkpoint import load_model
 from polyrank.models.config import CONFIGS
 from polyrank.progress import quieten_libraries
 
 MEASURED = ("choose", "dev")
-MOST_COMPARED = 6
 
 
-def run(plan: Plan, on: str, data: Path, work: Path, ledger: Ledger) -> list[Entry]:
-    """Train and measure a plan on a part; on `dev`, which is refused the second time, and `choose`.
+def run(
+    plan: Plan, on: str, data: Path, work: Path, ledger: Ledger, limit: int | None = None
+) -> list[Entry]:
+    """Train and measure a plan on `choose`, or on so many of its examples, and on `dev` if asked.
 
     Raises UsageError for a recipe and seed that were measured on dev before.
     """
+    if limit is not None and on == "dev":
+        raise UsageError("dev is measured once, so it is measured whole.", "Leave out --limit.")
     recipe = plan.recipe()
     ledger.require_fresh(plan.set, recipe, plan.seed, on)
-    entries = []
     parts = parts_of(data, plan.set, work)
-    missing = [
-        each
-        for each in dict.fromkeys(("choose", on))
-        if ledger.find(plan.set, recipe, plan.seed, each) is None
-    ]
-    if missing:
-        model = trained(plan, parts, work, say=say)
-        for each in missing:
-            examples = getattr(parts, each)
-            entries.append(measured(plan, model, each, examples, work, ledger))
-    else:
-        found = ledger.find(plan.set, recipe, plan.seed, on)
-        assert found is not None
-        entries.append(found)
-        say(f"measured before, on {found.date}")
-    for entry in entries:
+    measures = {
+        ("choose" if limit is None else f"choose:{limit}"): parts.choose[:limit],
+        **({"dev": parts.dev} if on == "dev" else {}),
+    }
+    known = {label: ledger.find(plan.set, recipe, plan.seed, label) for label in measures}
+    model = None if all(known.values()) else trained(plan, parts, work, say=say)
+    entries = []
+    for label, examples in measures.items():
+        entry = known[label] or measured(plan, model, label, examples, work, ledger)
         figures = ", ".join(f"{name} {value:.4f}" for name, value in entry.figures.items())
-        print(f"{entry.set} {entry.name} seed {entry.seed} on {entry.on}: {figures}")
+        before = ", measured before" if known[label] else ""
+        print(f"{entry.set} {entry.name} seed {entry.seed} on {entry.on}: {figures}{before}")
+        entries.append(entry)
     return entries
 
 
@@ -75,55 +78,41 @@ def say(words: str) -> None:
     print(words, file=sys.stderr, flush=True)
 
 
-def report(ledger: Ledger, sets: Sequence[str], on: Sequence[str], compared: Sequence[str]) -> str:
-    """The tables of all runs, by set and part, and how the recipes differ."""
-    pages = []
-    for name in sets:
-        for part in on:
-            entries = [one for one in ledger.entries() if one.set == name and one.on == part]
-            if compared:
-                entries = [one for one in entries if one.name in compared]
-            if entries:
-                pages += section(f"{name}, {part}", entries, bool(compared))
-    return "\n".join(pages) or "The ledger has no such runs."
+def generalise(
+    names: Sequence[str], trained_on: str, on: Sequence[str], sets: Elsewhere, ledger: Ledger
+) -> None:
+    """Measure the models of recipes, and their untrained base, on sets of other kinds.
 
-
-def section(title: str, entries: Sequence[Entry], all_pairs: bool) -> list[str]:
-    """All runs of a set on a part: figures by recipe, then differences by metric.
-
-    Differences are those of every two recipes or, of more than MOST_COMPARED, those from the best.
+    What the ledger has is not measured again. Raises UsageError where a model is not kept.
     """
-    count = len({one.digest for one in entries})
-    lines = [f"## {title}", "", f"{len(entries)} runs of {count} recipes.", ""]
-    lines += [recipe_table(entries), ""]
-    for examples in dict.fromkeys(one.examples for one in entries):
-        same = contenders([one for one in entries if one.examples == examples])
-        for metric in ("recall@1", "mrr") if len(same) > 1 else ():
-            if not all_pairs and len(same) > MOST_COMPARED:
-                best = max(same, key=lambda one: float(one.averaged(metric).mean()))
-                groups = [[best, one] for one in same if one is not best]
-            else:
-                groups = [same]
-            tables = [difference_cells(compare_contenders(g, metric=metric)) for g in groups]
-            rows = [tables[0][0], *(row for cells in tables for row in cells[1:])]
-            lines += [*markdown_rows(rows), ""]
-    return lines
+    runs = {
+        (one.digest, one.seed): one
+        for one in ledger.entries()
+        if one.set == trained_on and one.name in names and one.steps
+    }
+    plan = Plan(set=trained_on, arch="bi", name="untrained", training=UNTRAINED)
+    base = Entry(name=plan.name, set=trained_on, on="", recipe=plan.recipe(), seed=0)
+    for where in on:
+        label = where if sets.limit is None else f"{where}:{sets.limit}"
+        for entry in (base, *runs.values()):
+            known = ledger.find(trained_on, entry.recipe, entry.seed, label)
+            if known is not None or not suits(where, entry.recipe.arch):
+                continue
+            say(f"{entry.name}, seed {entry.seed}, on {label}")
+            model = sets.untrained(where) if entry is base else kept_model(entry, where, sets.work)
+            run_there = dataclasses.replace(entry, on=label)
+            filed(run_there, model, sets.measure(where, model), label, sets.work, ledger)
 
 
-def recipe_table(entries: Sequence[Entry]) -> str:
-    """A row for each recipe, the best first."""
-    rows = []
-    for digest in dict.fromkeys(one.digest for one in entries):
-        runs = [one for one in entries if one.digest == digest]
-        means = [sum(one.figures[name] for one in runs) / len(runs) for name in ("recall@1", "mrr")]
-        each = ", ".join(f"{one.seed}: {one.figures['recall@1']:.3f}" for one in runs)
-        seconds = round(sum(one.seconds for one in runs) / len(runs))
-        first = runs[0]
-        own = [first.steps, first.contexts, seconds, first.recipe.words(), digest[:6]]
-        rows.append([first.name, *means, each, *own])
-    rows.sort(key=lambda row: -row[2])
-    columns = ["name", "R@1/20", "MRR", "R@1/20 by seed", "steps", "contexts", "seconds"]
-    return table([*columns, "recipe", "digest"], rows)
+def kept_model(entry: Entry, where: str, work: Path) -> Any:
+    """The model of a run, with the lengths of a set. Raises UsageError where it is not kept."""
+    folder = entry.folder(work)
+    if not folder.is_dir():
+        raise UsageError(
+            f"The model of {entry.name}, seed {entry.seed}, is not in {work}.",
+            "Give the --work that it was trained with, or leave the recipe out.",
+        )
+    return load_model(folder, **lengths_for(where))
 
 
 def parser() -> argparse.ArgumentParser:
@@ -148,17 +137,30 @@ def parser() -> argparse.ArgumentParser:
     one.add_argument("--revision", type=int, default=0)
     one.add_argument("--seed", type=int, default=0)
     one.add_argument("--on", choices=MEASURED, default="choose")
+    one.add_argument("--limit", type=int, help="examples of `choose`, to look at something quickly")
     one.add_argument("--threads", type=int)
     one.add_argument("--device", default="auto")
     one.add_argument("--dtype", default="auto")
     files = commands.add_parser("parts")
     files.add_argument("--set", choices=SETS, required=True)
     files.add_argument("--work", type=Path, required=True)
+    others = commands.add_parser("generalise")
+    others.add_argument("--names", type=listed, required=True, help="of recipes")
+    others.add_argument("--work", type=Path, required=True)
+    others.add_argument("--trained-on", choices=SETS, default="ubuntu_irc")
+    others.add_argument("--on", type=listed, default=list(MEASURES), help=", ".join(MEASURES))
+    others.add_argument("--limit", type=int, help="examples of each set")
+    others.add_argument("--threads", type=int)
     tables = commands.add_parser("report")
     tables.add_argument("--set", choices=SETS)
-    tables.add_argument("--on", choices=MEASURED)
-    tables.add_argument("--compare", type=lambda text: text.split(","), default=[])
+    tables.add_argument("--on")
+    tables.add_argument("--compare", type=listed, default=[])
     return made
+
+
+def listed(text: str) -> list[str]:
+    """Words between commas."""
+    return text.split(",")
 
 
 def plan_of(given: argparse.Namespace) -> Plan:
@@ -183,28 +185,44 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """The exit code."""
     given = parser().parse_args(arguments)
     quieten_libraries()
-    ledger = Ledger(given.ledger)
+    if getattr(given, "threads", None):
+        torch.set_num_threads(given.threads)
     try:
-        if given.command == "report":
-            sets = SETS if given.set is None else (given.set,)
-            on = MEASURED if given.on is None else (given.on,)
-            known = {one.name for one in ledger.entries()}
-            for name in given.compare:
-                if name not in known:
-                    raise UsageError(f"The ledger has no recipe {name!r}.", nearest(name, known))
-            print(report(ledger, sets, on, given.compare))
-        elif given.command == "parts":
-            parts = parts_of(given.data, given.set, given.work)
-            counts = ", ".join(f"{name} {len(own):,}" for name, own in vars(parts).items())
-            print(f"{given.work / 'parts' / given.set}: {counts}")
-        else:
-            if given.threads:
-                torch.set_num_threads(given.threads)
-            run(plan_of(given), given.on, given.data, given.work, ledger)
+        perform(given, Ledger(given.ledger))
     except PolyrankError as error:
         print(error, file=sys.stderr)
         return 2
     return 0
+
+
+def perform(given: argparse.Namespace, ledger: Ledger) -> None:
+    """Do what the command line asks for."""
+    known = {one.name for one in ledger.entries()}
+    for name in (*getattr(given, "compare", ()), *getattr(given, "names", ())):
+        if name not in known:
+            raise UsageError(f"The ledger has no recipe {name!r}.", nearest(name, known))
+    if given.command == "run":
+        run(plan_of(given), given.on, given.data, given.work, ledger, given.limit)
+    elif given.command == "parts":
+        parts = parts_of(given.data, given.set, given.work)
+        counts = ", ".join(f"{name} {len(own):,}" for name, own in vars(parts).items())
+        print(f"{given.work / 'parts' / given.set}: {counts}")
+    elif given.command == "generalise":
+        sets = Elsewhere(data=given.data, work=given.work, limit=given.limit)
+        generalise(given.names, given.trained_on, given.on, sets, ledger)
+        print(
+            report(
+                [one for one in ledger.entries() if one.on.partition(":")[0] in MEASURES],
+                given.names,
+            )
+        )
+    else:
+        wanted = [
+            one
+            for one in ledger.entries()
+            if given.set in (None, one.set) and given.on in (None, one.on)
+        ]
+        print(report(wanted, given.compare))
 
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@ is not trained twice, and an interrupted one resumes.
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import subprocess
 from collections.abc import Mapping
@@ -15,7 +16,15 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from benchmarks.ledger import Entry, Ledger, Recipe, digest_of_examples, packed
+from benchmarks.ledger import (
+    Entry,
+    Ledger,
+    Recipe,
+    Values,
+    digest_of_examples,
+    model_folder,
+    packed,
+)
 from benchmarks.parts import LENGTHS, Parts
 from polyrank.config import from_mapping, to_mapping
 from polyrank.data.examples import read_examples
@@ -95,8 +104,7 @@ class Plan:
 
     def folder(self, work: Path) -> Path:
         """Where the trained model is."""
-        digest = self.recipe().digest(self.set)
-        return work / "models" / f"{self.set}-{self.arch}-{digest}-seed{self.seed}"
+        return model_folder(work, self.set, self.recipe(), self.seed)
 
 
 def differing(
@@ -172,16 +180,22 @@ def measured(
 ) -> Entry:
     """Measure a model of a plan on examples, and write the entry."""
     result = evaluate_examples(model, examples, show_progress_bar=True)
-    values = {name: result.per_query.values[name] for name in METRICS}
-    folder = plan.folder(work)
-    record = {} if plan.is_untrained else json.loads((folder / RECORD).read_text("utf-8"))
     recipe = plan.recipe()
-    entry = Entry(
-        name=plan.name or recipe.words(),
-        set=plan.set,
-        on=on,
-        recipe=recipe,
-        seed=plan.seed,
+    run = Entry(
+        name=plan.name or recipe.words(), set=plan.set, on=on, recipe=recipe, seed=plan.seed
+    )
+    values = {name: result.per_query.values[name] for name in METRICS}
+    return filed(run, model, values, digest_of_examples(examples), work, ledger)
+
+
+def filed(
+    run: Entry, model: Any, values: Values, examples: str, work: Path, ledger: Ledger
+) -> Entry:
+    """Write the entry of a run with what its model cost and the values of all examples."""
+    file = run.folder(work) / RECORD
+    record = json.loads(file.read_text("utf-8")) if file.is_file() else {}
+    entry = dataclasses.replace(
+        run,
         steps=int(record.get("steps", 0)),
         contexts=int(record.get("pairs", 0)),
         seconds=round(float(record.get("seconds", 0.0)), 2),
@@ -189,8 +203,8 @@ def measured(
         commit=commit(),
         date=str(date.today()),
         figures={name: round(float(one.mean()), 5) for name, one in values.items()},
-        examples=digest_of_examples(examples),
-        count=len(examples),
+        examples=examples,
+        count=len(next(iter(values.values()))),
         values={name: packed(one) for name, one in values.items()},
     )
     ledger.add(entry)

@@ -6,6 +6,7 @@ import json
 import numpy as np
 import pytest
 from benchmarks.ledger import Entry, Ledger, Recipe, packed, unpacked
+from benchmarks.ledger_tables import report
 from benchmarks.parts import NUM_CANDIDATES, Parts, with_drawn_candidates
 from benchmarks.runs import Plan
 
@@ -78,12 +79,24 @@ def test_dev_is_measured_once(plan, work, ledger):
     assert len(ledger.entries()) == 4
 
 
+def test_choose_may_be_measured_in_part_and_dev_may_not(plan, work, ledger):
+    (part,) = protocol.run(plan, "choose", work, work, ledger, limit=5)
+    (whole,) = run(plan, "choose", work, ledger)
+    assert (part.on, part.count) == ("choose:5", 5)
+    assert whole.query_metrics().values["mrr"][:5].tolist() == pytest.approx(
+        part.query_metrics().values["mrr"].tolist(), abs=1e-6
+    )
+    with pytest.raises(UsageError, match="measured whole"):
+        protocol.run(plan, "dev", work, work, ledger, limit=5)
+
+
 def test_a_run_with_the_same_settings_is_not_repeated(plan, work, ledger, monkeypatch):
     run(plan, "choose", work, ledger)
     monkeypatch.setattr(runs, "train", None)
     renamed = dataclasses.replace(plan, name="other", settings={"reduction": "mean"})
     assert run(renamed, "choose", work, ledger) == ledger.entries()  # by its recipe
-    assert [entry.on for entry in run(plan, "dev", work, ledger)] == ["dev"]
+    assert [entry.on for entry in run(plan, "dev", work, ledger)] == ["choose", "dev"]
+    assert [entry.on for entry in ledger.entries()] == ["choose", "dev"]
 
 
 def test_an_interrupted_run_resumes(plan, work, ledger, monkeypatch, capsys):
@@ -177,8 +190,8 @@ def test_the_report_averages_seeds_and_tests_recipes(ledger):
     for seed in range(2):
         ledger.add(entry("good", seed, draw.integers(1, 3, 200)))
         ledger.add(entry("bad", seed, draw.integers(5, NUM_CANDIDATES, 200)))
-    page = protocol.report(ledger, ["sgd"], ["choose"], [])
-    assert "4 runs of 2 recipes" in page
+    page = report(ledger.entries())
+    assert "Runs: 4, of 2 recipes" in page
     assert page.index("| good |") < page.index("| bad |")
     rows = [line for line in page.splitlines() if line.startswith("| good | bad |")]
     assert len(rows) == 2  # R@1/20 and MRR
@@ -201,4 +214,4 @@ def test_the_command_line_refuses_with_two(work, plan, capsys):
     assert protocol.main([*start, *common]) == 2
     assert "already measured on the dev part of sgd" in capsys.readouterr().err
     assert protocol.main([*start, "report", "--set", "sgd", "--on", "dev"]) == 0
-    assert "1 runs of 1 recipes" in capsys.readouterr().out
+    assert "Runs: 1, of 1 recipes" in capsys.readouterr().out
