@@ -1,8 +1,9 @@
 import pytest
 from tiny_corpora import article, paragraph, random_articles, random_conversations, tables_of
 
-from polyrank.pretraining.registry import TASKS, make_task
+from polyrank.pretraining.registry import TASKS, TaskSettings, make_task
 from polyrank.pretraining.statistics import preview, statistics, statistics_lines
+from polyrank.pretraining.tasks.next_utterance import NextUtteranceSettings
 
 
 def test_means_are_those_of_all_pairs_where_there_are_few(tmp_path):
@@ -31,6 +32,12 @@ def test_a_sample_has_different_pairs_and_depends_on_the_seed_alone(tmp_path):
 def test_the_share_of_what_follows_is_told(tmp_path):
     tables = tables_of(random_conversations(100), tmp_path)
     assert statistics(make_task("next_utterance", tables)).positives == pytest.approx(0.5, abs=0.08)
+    classes = NextUtteranceSettings(unrelated_utterances=0.2, related_utterances=0.7)
+    task = make_task("next_utterance", tables, settings=TaskSettings(next_utterance=classes))
+    labels = [pair.label for pair in task]
+    assert statistics(task).positives == labels.count(1) / len(labels)
+    told = {line.partition(", ")[2] for line in preview(task, 60)[::3]}
+    assert told == {"follows", "does not follow", "of the same conversation"}
 
 
 def test_a_task_without_pairs_has_statistics(tmp_path):

@@ -5,7 +5,16 @@ import pytest
 from tiny_corpora import article, paragraph, random_articles, random_conversations, tables_of
 
 from polyrank.errors import DataError, UsageError
-from polyrank.pretraining.pairs import link_key, page_key, passage_key, rest_key, text_key
+from polyrank.pretraining.pairs import (
+    FOLLOWS,
+    RELATED,
+    UNRELATED,
+    link_key,
+    page_key,
+    passage_key,
+    rest_key,
+    text_key,
+)
 from polyrank.pretraining.registry import TASKS, TaskSettings, make_task
 from polyrank.pretraining.tasks.bfs import Bfs, BfsSettings
 from polyrank.pretraining.tasks.cmae import Cmae, CmaeSettings
@@ -278,6 +287,37 @@ def test_next_utterance_shows_the_turns_before_and_the_next_or_a_reply_of_anothe
     assert 0.45 < labels[1] / labels.total() < 0.55
 
 
+def test_three_classes_of_next_utterances(conversations):
+    side = conversations.conversations("train")
+    settings = NextUtteranceSettings(
+        context_turns=2, unrelated_utterances=1 / 3, related_utterances=1 / 3
+    )
+    task = NextUtterance(conversations, "train", 2, settings)
+    assert (task.num_answers, task.reading) == (3, "joined")
+    labels = Counter()
+    for item, pair in enumerate(pair for n in range(20) for pair in one_pass(task, n)):
+        turn = side.replies[item % len(task)]
+        own = side.conversation_of(turn)
+        start, stop = side.turns_start[own], side.turns_stop[own]
+        assert pair.first == side.turns_before(turn, 2)
+        right = text_key(side.turns[turn])
+        assert (text_key(pair.second) == right) == (pair.label == FOLLOWS)
+        others = {side.turns[n] for n in range(start, stop) if not turn - 2 <= n <= turn}
+        if pair.label == RELATED:
+            assert pair.second in others - {*pair.first}
+        if "turn" in pair.second and pair.label == UNRELATED:
+            assert pair.second not in side.turns.between(start, stop)
+        if stop - start > 5:
+            labels[pair.label] += 1
+    assert labels.keys() == {FOLLOWS, RELATED, UNRELATED}
+    for count in labels.values():
+        assert 0.28 < count / labels.total() < 0.39
+    short = NextUtterance(conversations, settings=NextUtteranceSettings(related_utterances=0.2))
+    assert short.settings.unrelated_utterances == 0.5
+    only = NextUtteranceSettings(unrelated_utterances=0, related_utterances=0.5)
+    assert NextUtterance.reading_of(only) == "joined"
+
+
 def test_without_negatives_every_pair_is_right_and_has_no_label(articles, conversations):
     for task in (
         NextSentence(articles, settings=NextSentenceSettings(unrelated_sentences=0)),
@@ -375,6 +415,8 @@ def test_a_task_of_another_kind_or_name_is_refused(articles, conversations):
         (NextSentenceSettings, {"segment_words": 0}),
         (NextUtteranceSettings, {"context_turns": 0}),
         (NextUtteranceSettings, {"unrelated_utterances": -0.1}),
+        (NextUtteranceSettings, {"related_utterances": 0.5}),
+        (NextUtteranceSettings, {"related_utterances": -0.5}),
         (CmaeSettings, {"cmae_turns": 0}),
         (MlmSettings, {"mlm_turns": 0}),
     ],

@@ -154,6 +154,27 @@ def test_the_loss_and_its_gradients_are_those_written_out(bert, shared_towers):
         assert gradients[f"decoders.{reader}.head.dense.weight"].abs().max() > 1e-5
 
 
+def test_three_answers_to_whether_a_text_follows(bert):
+    records = records_of(12, tasks="next_utterance")
+    records.pairs = [records[place]._replace(label=place % 3) for place in range(12)]
+    model = load_variant("bi", bert, shared_towers=True)
+    records.num_answers = 3
+    setup = build(model, records, TrainingConfig(), ObjectiveConfig())
+    module = setup.module.double()
+    set_dropout(module, 0.0)
+    loss, gradients = run_step(module, setup.collator, setup.dataset)
+    step = setup.collator([setup.dataset[place] for place in range(12)])
+    tokens, follows = joined_by_hand(module, step)
+    expected = tokens + follows / 12
+    torch.testing.assert_close(loss, expected.detach(), rtol=1e-6, atol=1e-7)
+    module.zero_grad()
+    expected.backward()
+    head = module.follows_heads[0].out.weight
+    assert head.shape[0] == 3
+    torch.testing.assert_close(gradients["follows_heads.0.out.weight"], head.grad)
+    assert (head.grad.abs().sum(dim=1) > 1e-4).all()
+
+
 def test_predictions_begin_with_how_often_tokens_occur(bert):
     setup = pretraining_of(bert)
     (tower,) = setup.module.readers

@@ -239,17 +239,17 @@ def sines(length: int, like: Tensor) -> Tensor:
 
 
 class FollowsHead(nn.Module):
-    """BERT's next sentence prediction from the first output: dense, tanh, two classes."""
+    """BERT's next sentence prediction from the first output: dense, tanh, two classes or more."""
 
-    def __init__(self, width: int) -> None:
+    def __init__(self, width: int, outputs: int = 2) -> None:
         super().__init__()
         self.dense = nn.Linear(width, width)
-        self.out = nn.Linear(width, 2)
+        self.out = nn.Linear(width, outputs)
         for layer in (self.dense, self.out):
             nn.init.normal_(layer.weight, std=0.02)
             nn.init.zeros_(layer.bias)
 
     def forward(self, outputs: Tensor) -> Tensor:
-        """(n, h) to the logits of "does not follow" and "follows": (n, 2)."""
+        """(n, h) to the logits of "does not follow", "follows" and any others: (n, outputs)."""
         logits: Tensor = self.out(self.dense(outputs).tanh())
         return logits

@@ -8,6 +8,9 @@ from typing import Literal, NamedTuple
 NO_KEYS: frozenset[int] = frozenset()
 TEXT = 1 << 62
 CORPUS_SHIFT = 54
+UNRELATED, FOLLOWS, RELATED = 0, 1, 2
+"""The labels of pairs: the second text is from elsewhere, follows, or is another one of the same
+conversation."""
 Reading = Literal["apart", "joined", "decoded"]
 """How the two texts of a pair are read: `apart`, and then compared; `joined`, as one text with some
 tokens masked; `decoded`, the first by the encoder and the second, most of it masked, by a decoder
@@ -29,7 +32,7 @@ class Pair(NamedTuple):
     second_title: str | None = None
     """The title before the document: "title [SEP] passage"."""
     label: int | None = None
-    """1 if the second text follows, 0 if not; None if every pair is right."""
+    """Whether the second text follows; None if every pair is right."""
     reading: Reading = "apart"
     """How the two texts are read."""
     wanted: frozenset[int] = NO_KEYS

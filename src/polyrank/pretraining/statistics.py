@@ -5,15 +5,22 @@ Knows nothing of tokens: the caller brings the function that counts them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from polyrank.pretraining.pairs import Pair
+from polyrank.pretraining.pairs import FOLLOWS, RELATED, UNRELATED, Pair
 from polyrank.pretraining.passages import count_words
 from polyrank.pretraining.registry import find_task
 from polyrank.pretraining.task import PretrainingTask
 
 SEPARATOR = " [SEP] "
+LABELS: Mapping[int | None, str] = {
+    None: "",
+    FOLLOWS: ", follows",
+    UNRELATED: ", does not follow",
+    RELATED: ", of the same conversation",
+}
+"""What a preview says of each label."""
 
 
 class TaskStatistics(NamedTuple):
@@ -29,7 +36,7 @@ class TaskStatistics(NamedTuple):
     second_tokens: float | None
     """Includes the title of the document; None if tokens are not counted."""
     positives: float | None
-    """The share of the label 1; None if pairs have no labels."""
+    """The share of pairs whose second text follows; None if pairs have no labels."""
 
 
 def statistics(
@@ -52,7 +59,7 @@ def statistics(
         second_words=mean(map(count_words, plain)),
         first_tokens=None if count_tokens is None else mean(map(count_tokens, firsts)),
         second_tokens=None if count_tokens is None else mean(map(count_tokens, seconds)),
-        positives=mean(labels) if labels else None,
+        positives=mean(label == FOLLOWS for label in labels) if labels else None,
     )
 
 
@@ -101,8 +108,7 @@ def preview(task: PretrainingTask[Any], count: int = 5) -> list[str]:
     """Some pairs as printed lines, with their texts unchanged, one per line."""
     lines = []
     for number, pair in enumerate(task.sample(count), start=1):
-        label = {None: "", 1: ", follows", 0: ", does not follow"}[pair.label]
-        lines.append(f"{task.name} {number}{label}")
+        lines.append(f"{task.name} {number}{LABELS[pair.label]}")
         lines.append(f"  < {one_line(first_text(pair))}")
         lines.append(f"  > {one_line(second_text(pair))}")
     return lines

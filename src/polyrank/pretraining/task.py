@@ -75,6 +75,11 @@ class PretrainingTask(ABC, Generic[Settings]):
         """How the two texts of a pair are read: apart, and compared by in-batch softmax."""
         return "apart"
 
+    @property
+    def num_answers(self) -> int:
+        """How many classes the labels of pairs have, where they have any."""
+        return 2
+
     @abstractmethod
     def __len__(self) -> int: ...
 

@@ -69,7 +69,7 @@ class PretrainingCollator:
         """`contexts`, `candidates`, `joined` and `decoded`: batches cut by length, of which any may
         be none; `identities`, `context_texts`, `texts` and `log_frequencies` as in
         `InBatchCollator`; `wanted` (B, 4) and `answers` (U, 64): keys, filled up with numbers that
-        match nothing; `labels` (n, K): the masked tokens; `follows` (n,): 1, 0 or no question;
+        match nothing; `labels` (n, K): the masked tokens; `follows` (n,): a label or no question;
         `readers` (n,): the number of the tower that reads each, as `reader` in the batches of
         `joined`; of those that are decoded, `context_labels` (n, K), `response_labels` (n, R) and
         `decoding_readers` (n,); `count`: pairs.

@@ -118,6 +118,7 @@ class Corpora:
             num_pairs,
             config=self.config,
             readings={task.reading for task in tasks},
+            num_answers=max(task.num_answers for task in tasks),
             masking=masking,
             fingerprint=hashlib.sha256(json.dumps(described).encode()).hexdigest(),
             held_out={task.name: list(task.sample(most)) for task in tasks},
@@ -182,7 +183,7 @@ class CorpusPairs(Sequence[Pair]):
     `readings` are how the two texts of a pair may be read. `masking` is for those that are not read
     apart. `fingerprint` identifies the corpora and all that the pairs depend on. `held_out` are
     pairs that are not trained on, by task; `held_out_steps` are such pairs in the steps of which
-    the dev loss is the mean.
+    the dev loss is the mean. The labels of pairs have `num_answers` classes.
     """
 
     def __init__(
@@ -196,11 +197,13 @@ class CorpusPairs(Sequence[Pair]):
         fingerprint: str,
         held_out: Mapping[str, Sequence[Pair]],
         held_out_steps: Sequence[Sequence[Pair]] = (),
+        num_answers: int = 2,
     ) -> None:
         self.pairs = pairs
         self.num_pairs = num_pairs
         self.config = config
         self.readings = readings
+        self.num_answers = num_answers
         self.masking = masking
         self.fingerprint = fingerprint
         self.held_out = held_out

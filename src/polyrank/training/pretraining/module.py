@@ -38,9 +38,11 @@ class PretrainingModule(TwoTowers):
         seed: int,
         one_for_both: bool,
         has_decoder: bool,
+        num_answers: int = 2,
     ) -> None:
         """`tokens` are ids as often as texts of the run have them, of any number. With
-        `one_for_both`, one encoder is trained, and `finish` makes both towers of it.
+        `one_for_both`, one encoder is trained, and `finish` makes both towers of it. Whether a text
+        follows has `num_answers`.
         """
         super().__init__(model, objective, loss)
         self.one_for_both = one_for_both
@@ -53,7 +55,7 @@ class PretrainingModule(TwoTowers):
                 counts = torch.bincount(tokens, minlength=len(embeddings))
                 head = MaskedHead(width, embeddings.detach(), counts)
                 self.masked_heads.append(head.to(model.device))
-                self.follows_heads.append(FollowsHead(width).to(model.device))
+                self.follows_heads.append(FollowsHead(width, num_answers).to(model.device))
                 if has_decoder:
                     decoder = MaskedDecoder(width, embeddings.detach(), counts)
                     self.decoders.append(decoder.to(model.device))
