@@ -38,6 +38,7 @@ CASES = {
     "taught-by-bi": ("in_batch_softmax", EXAMPLES, {"teacher_share": 0.7}),
     "taught-by-cross": ("in_batch_softmax", EXAMPLES, {"teacher_share": 0.7}),
     "taught-by-pairs": ("in_batch_softmax", EXAMPLES, {"teacher_candidates": 3}),
+    "taught-by-once": ("in_batch_softmax", EXAMPLES, {"teacher_candidates": 3}),
     "taught-by-several": ("in_batch_softmax", EXAMPLES, {"distillation_temperature": 2.0}),
     "triplet": ("triplet", EXAMPLES, {"triplet_margin": 5.0}),
     "regression": ("regression", GRADED, {}),
@@ -53,6 +54,7 @@ TEACHERS = {
     "taught-by-bi": ("bi",),
     "taught-by-cross": ("cross-interaction",),
     "taught-by-pairs": ("cross",),
+    "taught-by-once": ("cross-interaction",),
     "taught-by-several": ("bi", "poly-learnt", "cross"),
 }
 TASKS = {"classification": {"task": "classify"}, "regression": {"task": "regress"}}
@@ -94,8 +96,9 @@ def add_adapters(model, rank):
 
 def teachers_of(case, folder):
     """The teachers of a case that has some, with other lengths than their student."""
-    lengths = {"max_context_length": 24, "max_candidate_length": 30}
-    return [load_variant(variant, folder, **lengths) for variant in TEACHERS.get(case, ())]
+    own = {"max_context_length": 24, "max_candidate_length": 30}
+    own |= {"reading": "once"} if case == "taught-by-once" else {}
+    return [load_variant(variant, folder, **own) for variant in TEACHERS.get(case, ())]
 
 
 def set_dropout(module, share):

@@ -9,9 +9,14 @@ from objective_cases import CASES, EXAMPLES, TEACHERS, run_step, setup_of, teach
 from polyrank.cli.main import commands, run
 from polyrank.data.examples import write_examples
 from polyrank.errors import UsageError
+from polyrank.jobs import differences
+from polyrank.progress import silent
 from polyrank.records import Example
 from polyrank.training.config import TrainingConfig
+from polyrank.training.given import run_of
+from polyrank.training.identity import training_job
 from polyrank.training.objectives.registry import ObjectiveConfig, build
+from polyrank.training.result import UNKNOWN
 from polyrank.training.teaching.in_batch import FEW, hardest
 from polyrank.training.teaching.teacher import Teacher
 from tiny_encoders import load_variant, scores_of
@@ -187,6 +192,34 @@ def test_what_cannot_teach_is_refused(bert):
         ObjectiveConfig(teacher_candidates=0)
 
 
+def test_a_run_is_another_one_with_other_teachers(bert):
+    student = load_variant("bi", bert)
+    first, second = load_variant("bi", bert), load_variant("cross", bert)
+
+    def identity(teacher):
+        run = run_of(
+            student,
+            EXAMPLES,
+            "out",
+            None,
+            objective="in_batch_softmax",
+            dev=None,
+            dev_candidates=None,
+            teacher=teacher,
+            tensorboard=None,
+            provenance=UNKNOWN,
+            settings={},
+            say=silent,
+        )
+        return training_job(run)
+
+    assert "teachers" not in identity(None).identity
+    assert identity(first).plain == identity([first]).plain
+    assert identity([first, second]).plain == identity([second, first]).plain
+    other = {"identity": identity([first, second]).plain}
+    assert differences(identity(first), other) == "other teachers"
+
+
 def test_the_command(bert, tmp_path, capsys):
     load_variant("cross-interaction", bert).save_pretrained(tmp_path / "cross")
     load_variant("cross", bert).save_pretrained(tmp_path / "linear")
@@ -210,5 +243,7 @@ def test_the_command(bert, tmp_path, capsys):
     record = json.loads((tmp_path / "taught" / "training.json").read_text())
     assert len(set(record["identity"]["teachers"])) == 2
     assert "no effect" not in capsys.readouterr().err
+    assert call("--teacher", tmp_path / "cross", "--extra-negatives", "1", "--pairs", "bm25") == 0
+    assert "Warning: --pairs has no effect with --in-batch." in capsys.readouterr().err
     assert call("--teacher", tmp_path / "cross", "--objective", "kl") == 2
     assert "(in_batch) is for examples and the objective" in capsys.readouterr().err

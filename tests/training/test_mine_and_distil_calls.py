@@ -137,7 +137,10 @@ def test_pairs_are_labelled_and_whole_steps_taught(bert, bi, tmp_path):
     assert any(words.startswith("20 gold pairs, and ") for words in said)
     apart = load_variant("cross-interaction", bert)
     settings = {name: value for name, value in QUICK.items() if name != "num_negatives"}
-    polyrank.distil(bi, apart, ROWS, tmp_path / "b", in_batch=True, **settings, **MINED)
+    load_variant("cross", bert).save_pretrained(tmp_path / "linear")
+    given = {"in_batch": True, "extra_negatives": 1, "teacher_candidates": 2}
+    both = [apart, tmp_path / "linear"]
+    polyrank.distil(bi, both, ROWS, tmp_path / "b", **given, **settings, **MINED)
     assert '"in_batch_softmax"' in (tmp_path / "b" / "training.json").read_text("utf-8")
 
 
@@ -150,6 +153,8 @@ def test_pairs_are_labelled_and_whole_steps_taught(bert, bi, tmp_path):
         ({"epoch": 1}, "Did you mean 'epochs'"),
         ({"num_negatives": 2, "negatives": NegativesConfig(num_negatives=3)}, "given twice"),
         ({"in_batch": True, "objective": "kl"}, "is for examples and the objective"),
+        ({"teacher": []}, "There is no teacher"),
+        ({"teacher": [3]}, "teacher must be a bi-, poly- or cross-encoder, got a int"),
     ],
 )
 def test_what_cannot_be_taught_is_refused(given, words, bi, cross, tmp_path):

@@ -85,7 +85,7 @@ class DistilOptions(TrainOptions):
     relabel: bool = option(False, help="Discard the scores in --labels and score again.")
     model: dict[str, Any] = any_of({"bi": BiEncoderConfig(), "poly": PolyEncoderConfig()})
     objective: ObjectiveConfig = flattened(
-        hide=("symmetric", "logq", "extra_negatives", "triplet_margin"),
+        hide=("symmetric", "logq", "triplet_margin"),
         help={
             "objective": "The loss: margin_mse or kl. By default, margin_mse; with --in-batch, "
             "in_batch_softmax; on labelled pairs, as for `polyrank train`."
@@ -204,6 +204,10 @@ def settled(
         unused += [name for name, value in vars(options.bm25).items() if value != standard[name]]
     for name in unused:
         output.warn(f"{flag_of(name)} has no effect with --pairs {','.join(options.pairs)}.")
+    if options.in_batch:
+        given = {"pairs": options.pairs != ("given",), "labels": options.labels is not None}
+        for name in [name for name, is_given in given.items() if is_given]:
+            output.warn(f"{flag_of(name)} has no effect with --in-batch.")
     objective = taught_objective(
         options.objective, of_pairs=isinstance(pool, list), in_batch=options.in_batch
     )

@@ -44,7 +44,6 @@ HIDDEN = (
     ("config", "num_negatives"),
     ("negatives", "seed"),
     ("negatives", "missing"),
-    ("objective", "extra_negatives"),
 )
 """Settings that have another meaning here, or none."""
 

@@ -135,7 +135,7 @@ def reads_apart(model: Any) -> bool:
     """Whether the texts of a step can be encoded without each other, by the model's own weights."""
     if model.engine is not None:
         return False
-    return model.config.architecture != "cross" or model.config.head == "interaction"
+    return model.architecture != "cross" or (model.reads_texts_apart and not model.reads_once)
 
 
 def no_loss(*_: Any) -> Tensor:
