@@ -144,3 +144,20 @@ def test_scores_in_blocks_are_those_at_once(bert, monkeypatch):
     whole = run_step(module, collator, dataset)
     monkeypatch.setattr("polyrank.training.module.LOGITS_AT_ONCE", 300)
     assert_equal_steps(whole, run_step(module, collator, dataset))
+
+
+@pytest.mark.parametrize("sees", [False, True])
+@pytest.mark.parametrize("variant", ["cross", "cross-interaction"])
+def test_contexts_that_are_read_once(variant, sees, bert):
+    settings = {"reading": "once", "context_sees_candidates": sees}
+    (plain, cached), _ = both(variant, bert, "listwise", **settings)
+    assert_equal_steps(plain, cached, **SINGLE)
+    if variant == "cross-interaction":
+        assert cached[1]["model.head.gate"].abs().min() > 1e-7
+    module, collator, dataset = setup_of(variant, bert, "listwise", **settings)
+    (pairs,) = (collator([dataset[place] for place in range(6)])[part] for part in module.parts)
+    assert len(pairs) > 2
+    needed = graph_bytes(module.model.tower, pairs, 4)
+    padded = setup_of(variant, bert, "listwise")
+    (others,) = (padded[1]([dataset[place] for place in range(6)])[part] for part in module.parts)
+    assert 0 < needed < graph_bytes(module.model.tower, others, 4)

@@ -5,8 +5,7 @@ Letters: B pairs of a batch, T tokens, h width of the encoder, n pairs, L labels
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -28,7 +27,7 @@ from polyrank.models.inputs import (
     is_vectors,
 )
 from polyrank.models.interaction import InteractionHead, read_side_by_side, sides_of
-from polyrank.models.layers import layers_of
+from polyrank.models.layers import gates_of
 from polyrank.models.once import (
     KeptContexts,
     lay_out,
@@ -43,8 +42,6 @@ from polyrank.tokens.batching import Batch, batches, in_order, mask_of
 from polyrank.tokens.grouping import Grouped
 from polyrank.tokens.tokenizer import TextTokenizer
 
-EVERYTHING = sys.maxsize
-"""A budget that no text exceeds."""
 Encoded = tuple[list[list[int]], list[list[int]] | None]
 """Token ids and, if the encoder has segments, segment ids of each pair."""
 
@@ -71,11 +68,10 @@ class CrossEncoder(Model):
         self.tower = backbone
         self.candidate_tower = None if config.shared_towers else twin_of(backbone)
         self.head: nn.Module
-        if self.reads_once:
-            layers_of(backbone)
+        shape = gates_of(backbone) if self.reads_once else ()
         if self.reads_texts_apart:
-            backbone.require_sides()
-            shape = layers_of(backbone).shape if self.reads_once else ()
+            if not self.reads_once:
+                backbone.require_sides()
             self.head = InteractionHead(backbone.width, config.gate, shape)
             return
         width, dropout = backbone.width, config.head_dropout
@@ -146,18 +142,18 @@ class CrossEncoder(Model):
         Args:
             contexts: The context of each pair.
             candidates: The candidate of each pair.
-            budget: About how many tokens a block has.
+            budget: About how many tokens a block has; one whose context sees its candidates has
+                all of them.
             size: The number of candidates of a block, whatever its tokens.
 
         Returns:
             Token ids, planned in groups.
         """
-        if self.config.context_sees_candidates:
-            budget, size = EVERYTHING, None  # a context must see all of its candidates
         places: dict[Any, int] = {}
         owners = [places.setdefault(key_of(context), len(places)) for context in contexts]
         read = self.context_ids(list(places)), self.candidate_ids(candidates)
-        return Grouped(*read, owners, budget, size)
+        whole = self.config.context_sees_candidates
+        return Grouped(*read, owners, budget, size, whole=whole)
 
     def encode_pairs(self, contexts: Sequence[Context], candidates: Sequence[str]) -> Encoded:
         """Token ids and segment ids of each pair; a repeated text is tokenised once.
@@ -373,22 +369,30 @@ class CrossEncoder(Model):
         self, pairs: Sequence[Pair], *, batch_size: int | None, show_progress_bar: bool
     ) -> Tensor:
         """The score of each pair, from one reading of each context: (n,); `outputs_of_pairs`."""
-        modules = self.inference_modules()
         size = None if batch_size is None else require_whole("batch_size", batch_size)
         contexts, candidates = [pair[0] for pair in pairs], [pair[1] for pair in pairs]
         grouped = self.grouped(contexts, candidates, self.batch_tokens, size)
         scores = torch.zeros(len(pairs))
         described = "Scoring pairs" if show_progress_bar else None
-        with torch.inference_mode(), bar(described, total=len(pairs), unit="pairs") as advance:
-            for group in grouped.groups:
-                kept: KeptContexts | None = None
-                for block in group.blocks:
-                    batch = grouped.batch(group, block)
-                    moved = {name: tensor.to(self.device) for name, tensor in batch.items()}
-                    found, kept = self.read_once(*modules, moved, kept)
-                    scores[batch["rows"]] = found.cpu()
-                    advance(len(block))
+        with bar(described, total=len(pairs), unit="pairs") as advance:
+            for rows, found in self.read_groups(grouped):
+                scores[rows] = found
+                advance(len(rows))
         return scores
+
+    def read_groups(self, grouped: Grouped) -> Iterator[tuple[Tensor, Tensor]]:
+        """Yield the places of a block of candidates and their scores, from one reading of each
+        context; on the CPU.
+        """
+        modules = self.inference_modules()
+        for group in grouped.groups:
+            kept: KeptContexts | None = None
+            for block in group.blocks:
+                batch = grouped.batch(group, block)
+                moved = {name: tensor.to(self.device) for name, tensor in batch.items()}
+                with torch.inference_mode():
+                    found, kept = self.read_once(*modules, moved, kept)
+                yield batch["rows"], found.cpu()
 
     def torch_reader(self, graph: str) -> Callable[[Batch], Tensor]:
         """What makes scores or logits of a batch of pairs."""

@@ -148,10 +148,15 @@ class ModernBertLayers(EncoderLayers):
 
 def turn(vectors: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
     """Rotate pairs of numbers by angles: (n, A, d), (n, 1, d) → (n, A, d)."""
-    wide = vectors.float()
+    wide = vectors.to(torch.promote_types(vectors.dtype, torch.float32))
     first, second = wide.chunk(2, dim=-1)
-    turned = wide * cos.float() + torch.cat((-second, first), dim=-1) * sin.float()
+    turned = wide * cos.to(wide.dtype) + torch.cat((-second, first), dim=-1) * sin.to(wide.dtype)
     return turned.to(vectors.dtype)
+
+
+def gates_of(backbone: Backbone) -> tuple[int, int]:
+    """The shape of gates of their own for each layer and head; raises as `layers_of`."""
+    return layers_of(backbone).shape
 
 
 def layers_of(backbone: Backbone) -> EncoderLayers:

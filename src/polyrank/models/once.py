@@ -105,8 +105,9 @@ class SoftmaxAndSum(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, logits: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
         """(…, K) → (…, K) in `dtype`, (…, 1)."""
-        shares = torch.softmax(logits, dim=-1, dtype=torch.float32)
-        sums = logits.amax(dim=-1, keepdim=True).float() - shares.amax(dim=-1, keepdim=True).log()
+        wide = torch.promote_types(logits.dtype, torch.float32)
+        shares = torch.softmax(logits, dim=-1, dtype=wide)
+        sums = logits.amax(dim=-1, keepdim=True).to(wide) - shares.amax(dim=-1, keepdim=True).log()
         shares = shares.to(dtype)
         ctx.save_for_backward(shares)
         ctx.dtype = logits.dtype
@@ -116,7 +117,7 @@ class SoftmaxAndSum(torch.autograd.Function):
     def backward(ctx: Any, shares_grad: Tensor, sums_grad: Tensor) -> tuple[Tensor, None]:
         """The gradient of the logits: each sum's is the softmax itself."""
         (shares,) = ctx.saved_tensors
-        inner = (shares_grad * shares).sum(dim=-1, keepdim=True, dtype=torch.float32)
+        inner = (shares_grad * shares).sum(dim=-1, keepdim=True, dtype=sums_grad.dtype)
         gradient = (sums_grad - inner).to(shares.dtype).add(shares_grad).mul_(shares)
         return gradient.to(ctx.dtype), None
 

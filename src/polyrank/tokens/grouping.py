@@ -29,14 +29,19 @@ class Group(NamedTuple):
 
 
 def plan_groups(
-    contexts: Sequence[int], candidates: Sequence[int], owners: Sequence[int], budget: int
+    contexts: Sequence[int],
+    candidates: Sequence[int],
+    owners: Sequence[int],
+    budget: int,
+    *,
+    whole: bool = False,
 ) -> list[Group]:
     """Contexts grouped by length, longest first, with at most `budget` tokens a group and block.
 
     `contexts` and `candidates` are lengths in tokens, `owners` the context of each candidate. A
     group of several contexts has one block. A context that exceeds the budget with its candidates
-    is a group of its own, whose candidates are cut into blocks by length, longest first. Contexts
-    without candidates are left out.
+    is a group of its own, whose candidates are cut into blocks by length, longest first; they are
+    one block if they must stay together, `whole`. Contexts without candidates are left out.
     """
     own: list[list[int]] = [[] for _ in contexts]
     for place, owner in enumerate(owners):
@@ -50,8 +55,9 @@ def plan_groups(
             continue
         if needed > budget:
             room = max(budget - length, budget // 2)
-            cut = plan([candidates[row] for row in rows], room)
-            groups.append(Group([place], [[rows[each] for each in block] for block in cut]))
+            cut = [] if whole else plan([candidates[row] for row in rows], room)
+            blocks = [[rows[each] for each in block] for block in cut] or [rows]
+            groups.append(Group([place], blocks))
             filled = budget
         elif filled + needed > budget:
             groups.append(Group([place], [rows]))
@@ -73,16 +79,19 @@ class Grouped:
         owners: Sequence[int],
         budget: int,
         size: int | None = None,
+        *,
+        whole: bool = False,
     ) -> None:
         """`owners`: the place of each candidate's context in `contexts`.
 
-        With `size`, a block has that many candidates, whatever its tokens.
+        With `size`, a block has that many candidates, whatever its tokens. `whole`: all candidates
+        of a context are in one block, however many they are.
         """
         self.contexts, self.candidates, self.owners = contexts, candidates, owners
         lengths = list(map(len, contexts)), list(map(len, candidates))
         if size is not None:
             lengths, budget = ([0] * len(contexts), [1] * len(candidates)), size
-        self.groups = plan_groups(*lengths, owners, budget)
+        self.groups = plan_groups(*lengths, owners, budget, whole=whole)
 
     def batch(self, group: Group, block: Sequence[int]) -> Batch:
         """A group's contexts and one block of its candidates.
@@ -103,6 +112,18 @@ class Grouped:
             "owners": torch.tensor([place[self.owners[row]] for row in block]),
             "rows": torch.tensor(block),
         }
+
+
+def size_of(batch: Batch) -> tuple[int, int]:
+    """The tokens of such a batch, and the pairs of tokens that attention compares, padded.
+
+    Contexts with themselves, candidates with themselves and with their contexts.
+    """
+    contexts, candidates = batch["context_lengths"], batch["candidate_lengths"]
+    together = torch.zeros_like(contexts).index_add(0, batch["owners"], candidates)
+    longest, widest, most = (int(each.max()) for each in (contexts, candidates, together))
+    compared = len(contexts) * longest * (longest + most) + len(candidates) * widest**2
+    return len(batch["context_ids"]) + len(batch["candidate_ids"]), compared
 
 
 def in_one_row(texts: Sequence[Sequence[int]]) -> Tensor:

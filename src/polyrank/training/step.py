@@ -24,6 +24,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from polyrank.models.backbone import Backbone
 from polyrank.models.base import Model
+from polyrank.tokens import grouping
 from polyrank.tokens.batching import Batch, in_order
 from polyrank.training.gather import num_processes, sum_gradients
 from polyrank.training.module import TrainingModule
@@ -180,9 +181,17 @@ def graph_bytes(tower: Backbone, batches: Iterable[Batch], bytes_per_value: int)
     intermediate = getattr(config, "intermediate_size", 4 * width)
     values = 0
     for batch in batches:
-        rows, length = batch["input_ids"].shape
-        values += rows * length * (10 * width + 2 * intermediate + heads * length)
+        tokens, compared = padded_size(batch)
+        values += tokens * (10 * width + 2 * intermediate) + compared * heads
     return float(values * layers * bytes_per_value)
+
+
+def padded_size(batch: Batch) -> tuple[int, int]:
+    """The tokens of a batch and the pairs of tokens that its attention compares, padded."""
+    if "context_ids" in batch:
+        return grouping.size_of(batch)
+    rows, length = batch["input_ids"].shape
+    return rows * length, rows * length**2
 
 
 def memory_for_graphs(device: torch.device) -> float:

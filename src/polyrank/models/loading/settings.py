@@ -32,6 +32,7 @@ SHAPING = (
     "head_activation",
     "head_norm",
     "num_labels",
+    "reading",
 )
 """Settings that a saved model's weights were made for."""
 LENGTHS = ("max_context_length", "max_candidate_length")
