@@ -13,13 +13,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from polyrank.retrieval.rerank import RetrieveRerank
-from polyrank.serving import routes
+from polyrank.serving import items, routes
 from polyrank.serving.config import ServerConfig
 from polyrank.serving.dependencies import runtime_of
 from polyrank.serving.pipeline import Pipeline
 from polyrank.serving.runtime import Runtime
 from polyrank.serving.scheduling.flow import Flow
-from tiny_encoders import LONG, TEXTS
+from tiny_encoders import LONG, TEXTS, load_variant
 
 DIALOGUE = ("hello", "my wifi is off", "which driver do you have?")
 CONTEXTS = [*TEXTS, DIALOGUE, LONG]
@@ -81,6 +81,94 @@ def test_scores_of_each_architecture(runtime, name):
     assert scored.scores[-3:] == scored.scores[:3]
     assert empty.scores == []
     assert scored.num_tokens > 0
+
+
+@pytest.fixture(scope="module")
+def once(bert):
+    """By whether the context sees its candidates: a cross-encoder that reads once."""
+    return {
+        sees: load_variant("cross-interaction", bert, reading="once", context_sees_candidates=sees)
+        for sees in (False, True)
+    }
+
+
+@pytest.mark.parametrize("sees", [False, True])
+def test_a_context_is_read_once_for_blocks_of_its_candidates(sees, once, monkeypatch):
+    model = once[sees]
+    monkeypatch.setattr(items, "BLOCK_TOKENS", 60)
+    lengths = []
+    plain = model.read_groups
+
+    def counted(grouped):
+        lengths.append((len(grouped.contexts), len(grouped.candidates)))
+        return plain(grouped)
+
+    monkeypatch.setattr(model, "read_groups", counted)
+    pairs = [(context, text) for context in CONTEXTS for text in TEXTS[:4]]
+    runtime = Runtime(Pipeline({"once": model}), ServerConfig())
+    served = runtime.pipeline.models["once"]
+
+    async def ask():
+        return await asyncio.gather(
+            runtime.score(served, DIALOGUE, MANY, flow()),
+            runtime.score_pairs(served, [*pairs, *pairs[:3]], flow()),
+            runtime.score(served, "hello", ["yes"], flow()),
+        )
+
+    try:
+        ranked, scored, single = asyncio.run(ask())
+        assert sum(candidates for _, candidates in lengths) == len(set(MANY)) + len(pairs) + 1
+        assert sum(contexts for contexts, _ in lengths) < 60
+        lengths.clear()
+        runtime.warm(runtime.pipeline)
+        assert lengths
+    finally:
+        runtime.close()
+    near(ranked.scores, model.score([DIALOGUE], list(dict.fromkeys(MANY)))[0][places_of(MANY)])
+    near(scored.scores[: len(pairs)], model.score(CONTEXTS, TEXTS[:4]).ravel())
+    assert scored.scores[-3:] == scored.scores[:3]
+    near(single.scores, model.score("hello", ["yes"]))
+    contexts, texts = model.context_ids(CONTEXTS), model.candidate_ids(TEXTS[:4])
+    read = sum(map(len, contexts)) + len(contexts) * sum(map(len, texts))
+    assert scored.num_tokens == read, "each context was in one block"
+
+
+def places_of(texts):
+    """The place of each text among the different ones."""
+    different = list(dict.fromkeys(texts))
+    return [different.index(text) for text in texts]
+
+
+def test_blocks_end_at_their_tokens_unless_the_context_sees_all(once, monkeypatch):
+    monkeypatch.setattr(items, "BLOCK_TOKENS", 10)
+    pairs = [("a", "x" * 12), ("b", "y" * 12), ("a", "z" * 12), ("a", "w" * 400)]
+    assert items.blocks_of(once[False], pairs) == [[0, 2], [3], [1]]
+    assert items.blocks_of(once[True], pairs) == [[0, 2, 3], [1]]
+
+
+def test_a_large_request_of_one_context_lets_others_pass(once, monkeypatch):
+    """A short request that comes later is answered before the last blocks of a long one."""
+    monkeypatch.setattr(items, "BLOCK_TOKENS", 60)
+    model = once[False]
+    runtime = Runtime(Pipeline({"once": model}), ServerConfig())
+    served = runtime.pipeline.models["once"]
+    monkeypatch.setattr(model, "batch_tokens", 64)
+    ended = []
+
+    async def ask(name, texts):
+        await runtime.score(served, "hello", texts, flow())
+        ended.append(name)
+
+    async def both():
+        long = asyncio.create_task(ask("long", [f"{text} {n}" for n in range(9) for text in MANY]))
+        await asyncio.sleep(0.05)
+        await asyncio.gather(long, ask("short", ["yes"]))
+
+    try:
+        asyncio.run(both())
+    finally:
+        runtime.close()
+    assert ended == ["short", "long"]
 
 
 def test_searches_with_and_without_a_reranker(runtime):

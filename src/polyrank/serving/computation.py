@@ -14,27 +14,27 @@ import torch
 from numpy.typing import NDArray
 
 from polyrank.models.answers import key_of
+from polyrank.models.cross_encoder import CrossEncoder
 from polyrank.models.two_tower import TwoTower, different
 from polyrank.records import Context
 from polyrank.serving.candidate_cache import CandidateCache, keys_of
 from polyrank.serving.config import MB, ServerConfig
+from polyrank.serving.items import blocks_of, estimated, tokenised, warming
 from polyrank.serving.pipeline import Pipeline, Served
 from polyrank.serving.scheduling.flow import Flow
 from polyrank.serving.scheduling.jobs import Work
-from polyrank.serving.scheduling.lanes import TokenLane, Tokens, require_numbers
+from polyrank.serving.scheduling.lanes import ContextLane, TokenLane, require_numbers
 from polyrank.serving.scheduling.scheduler import Observer, Scheduler
 from polyrank.serving.scheduling.sizing import Speed
-from polyrank.serving.scheduling.tokenising import Texts, Tokenising, num_characters
+from polyrank.serving.scheduling.tokenising import Texts, Tokenising
 
 T = TypeVar("T")
+ModelLane = TokenLane | ContextLane
 Side = Literal["context", "candidate"]
 """Which side of a two-tower model encodes a text."""
 
 Part = tuple[Served, str, Sequence[Any]]
 """A model, one of its graphs, and the texts for it."""
-
-CHARACTERS = 4
-"""Characters of a token, about, for the estimate before a text is tokenised."""
 
 WARMING = (("a", 1), (" ".join("a" * 99), 4), ("a", 1))
 """Texts, and how many of each, that a lane runs at the start."""
@@ -73,7 +73,7 @@ class Computation:
         self.scheduler = Scheduler(max_queue_tokens=config.max_queue_tokens, observer=observer)
         self.candidate_cache = CandidateCache(round(config.candidate_cache_mb * MB))
         self._tokenising = Tokenising(self.scheduler)
-        self._lanes: WeakKeyDictionary[Served, dict[str, TokenLane]] = WeakKeyDictionary()
+        self._lanes: WeakKeyDictionary[Served, dict[str, ModelLane]] = WeakKeyDictionary()
         self._fingerprints: WeakKeyDictionary[Served, str] = WeakKeyDictionary()
 
     async def drain(self) -> None:
@@ -96,21 +96,22 @@ class Computation:
                 if not model.gives_unit_length:
                     graphs += ["context_projected", "candidate_projected"]
             for lane in [self.lane(served, graph) for graph in graphs]:
-                batches = [
-                    tokenised(model, lane.graph, [(text, text) if graphs == ["pair"] else text] * n)
-                    for text, n in WARMING
-                ]
+                batches = [warming(model, lane.graph, text, count) for text, count in WARMING]
                 for items in batches:
                     lane.run(items)
                 lane.speed = Speed()  # the first runs are slow, and make the copy for inference
                 for items in batches:
                     lane.run(items)
 
-    def lane(self, served: Served, graph: str) -> TokenLane:
+    def lane(self, served: Served, graph: str) -> ModelLane:
         """The lane of a model's graph; it lives as long as the model is served or waited for."""
         lanes = self._lanes.setdefault(served, {})
         if graph not in lanes:
-            lanes[graph] = TokenLane(f"{served.name} {graph}", served.model, graph)
+            name, model = f"{served.name} {graph}", served.model
+            if isinstance(model, CrossEncoder) and model.reads_once:
+                lanes[graph] = ContextLane(name, model)
+            else:
+                lanes[graph] = TokenLane(name, model, graph)
         return lanes[graph]
 
     async def run(self, work: Callable[[], T], flow: Flow) -> T:
@@ -163,7 +164,8 @@ class Computation:
             The results (n, …), and the tokens.
         """
         if not texts:
-            return Embedded(self.lane(served, graph).results(0), 0)
+            nothing: Any = self.lane(served, graph).results(0)
+            return Embedded(nothing, 0)
 
         def finish(work: Work) -> Embedded:
             return Embedded(work.results, sum(work.costs))
@@ -188,8 +190,27 @@ class Computation:
         model: Any = served.model
         model.require_scores()
         unique, places = different((key_of(context), text) for context, text in pairs)
+        if model.reads_once:
+            return await self._score_by_blocks(served, unique, places, flow)
         embedded = await self.encode(served, "pair", unique, flow)
         return Scored(embedded.vectors[places].tolist(), embedded.num_tokens)
+
+    async def _score_by_blocks(
+        self, served: Served, pairs: Sequence[Any], places: Sequence[int], flow: Flow
+    ) -> Scored:
+        """The scores at some `places` of different pairs, each context read with blocks of its
+        candidates.
+        """
+        blocks = blocks_of(served.model, pairs)
+        texts = [(pairs[rows[0]][0], [pairs[row][1] for row in rows]) for rows in blocks]
+
+        def finish(work: Work) -> Scored:
+            scores = np.empty(len(pairs), dtype=np.float32)
+            scores[np.concatenate(blocks)] = np.concatenate(work.results)
+            return Scored(scores[places].tolist(), sum(work.costs))
+
+        scored: Scored = await self._compute(flow, [(served, "pair", texts)], finish)
+        return scored
 
     async def _score_by_vectors(
         self,
@@ -250,7 +271,7 @@ class Computation:
         Returns:
             What `finish` returns.
         """
-        estimates = [estimated(texts, longest(s.model, graph)) for s, graph, texts in parts]
+        estimates = [estimated(s.model, graph, texts) for s, graph, texts in parts]
         works: list[Work] = []
         job = self.scheduler.job(
             flow, tokens=sum(map(sum, estimates)), finish=lambda: finish(*works)
@@ -260,30 +281,3 @@ class Computation:
             encode = partial(tokenised, served.model, graph)
             self._tokenising.add(Texts(work, texts, estimate, encode))
         return await self.scheduler.result(job)
-
-
-def tokenised(model: Any, graph: str, texts: Sequence[Any]) -> list[Tokens]:
-    """The token ids that a graph of a model takes for each text or pair."""
-    if graph == "pair":
-        ids, segments = model.encode_pairs([pair[0] for pair in texts], [pair[1] for pair in texts])
-        if segments is not None:
-            return list(map(Tokens, ids, segments))
-    else:
-        encode = model.context_ids if graph.startswith("context") else model.candidate_ids
-        ids = encode(texts)
-    return list(map(Tokens, ids))
-
-
-def longest(model: Any, graph: str) -> int:
-    """The most tokens that a graph of a model takes of a text or pair."""
-    config = model.config
-    if graph == "pair":
-        overhead: int = model.tokenizer.pair_overhead
-        return int(config.max_context_length) + int(config.max_candidate_length) + overhead
-    is_context = graph.startswith("context")
-    return int(config.max_context_length if is_context else config.max_candidate_length)
-
-
-def estimated(texts: Sequence[Any], most: int) -> list[int]:
-    """About how many tokens each text has, before it is tokenised."""
-    return [min(num_characters(text) // CHARACTERS + 2, most) for text in texts]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from itertools import accumulate
 from typing import Any, Literal, NamedTuple, Protocol
 
 import numpy as np
@@ -16,9 +17,11 @@ from numpy.typing import NDArray
 
 from polyrank.errors import not_numbers
 from polyrank.models.base import Model
+from polyrank.models.cross_encoder import CrossEncoder
 from polyrank.serving.failures import RequestError
 from polyrank.serving.scheduling.sizing import Speed, of_like_length
 from polyrank.tokens.batching import UNPADDED, collate
+from polyrank.tokens.grouping import Grouped
 
 Stage = Literal["model", "search"]
 """Which time of a request a lane's seconds are: one of `Times`."""
@@ -138,6 +141,88 @@ class TokenLane:
     def padded(self, costs: Sequence[int]) -> int:
         """The tokens that a batch of items of these costs computes, padding included."""
         return sum(costs) if self.pad_id is None else max(costs) * len(costs)
+
+    def shrink(self, cost: int) -> None:
+        """Make batches of at most this cost from now on: the memory does not hold larger ones."""
+        self.budget = min(self.budget, cost)
+
+
+class ContextTokens(NamedTuple):
+    """The token ids of a context and of each of some candidates."""
+
+    context: Sequence[int]
+    candidates: Sequence[Sequence[int]]
+
+
+class ContextLane:
+    """A cross-encoder that reads a context once for all its candidates.
+
+    Implements Lane for items that are `ContextTokens`; the result of one is the scores of its
+    candidates. Nothing is padded, so that items of any length run together.
+    """
+
+    stage: Stage = "model"
+    graph = "pair"
+
+    def __init__(self, name: str, model: CrossEncoder) -> None:
+        """Name a model.
+
+        Args:
+            name: For logs and metrics.
+            model: A cross-encoder with reading = once.
+        """
+        self.name = name
+        self.model = model
+        self.budget = model.batch_tokens
+        self.speed = Speed()
+
+    @property
+    def window(self) -> int:
+        """Enough for a batch."""
+        return self.speed.limit(self.budget)
+
+    def costs(self, items: Sequence[ContextTokens]) -> Sequence[int]:
+        """The tokens of each context and its candidates."""
+        return [len(item.context) + sum(map(len, item.candidates)) for item in items]
+
+    def together(self, items: Sequence[ContextTokens], costs: Sequence[int]) -> Sequence[int]:
+        """The oldest items, as many as are worth a batch."""
+        limit = self.window
+        return range(max(sum(end <= limit for end in accumulate(costs)), 1))
+
+    def run(self, items: Sequence[ContextTokens]) -> list[NDArray[np.float32]]:
+        """The scores of the candidates of each item, float32.
+
+        Items of one context read it once, unless it sees its candidates.
+        """
+        began = time.perf_counter()
+        apart = self.model.config.context_sees_candidates
+        contexts: dict[Any, Sequence[int]] = {}
+        places: dict[Any, int] = {}
+        owners: list[int] = []
+        for number, item in enumerate(items):
+            key = number if apart else tuple(item.context)
+            contexts[key] = item.context
+            owners += [places.setdefault(key, len(places))] * len(item.candidates)
+        candidates = [ids for item in items for ids in item.candidates]
+        grouped = Grouped(list(contexts.values()), candidates, owners, self.budget, whole=apart)
+        scores = np.zeros(len(candidates), dtype=np.float32)
+        for rows, found in self.model.read_groups(grouped):
+            scores[rows.numpy()] = found.numpy()
+        self.speed.add(sum(self.costs(items)), time.perf_counter() - began)
+        return np.split(scores, list(accumulate(len(item.candidates) for item in items))[:-1])
+
+    def results(self, count: int) -> list[Any]:
+        """Room for the scores of so many items."""
+        return [None] * count
+
+    def check(self, results: Sequence[NDArray[np.float32]]) -> None:
+        """Raise RequestError for scores that are not numbers."""
+        require_numbers(np.concatenate(results), f"The scores of the model {self.name}")
+
+    def padded(self, costs: Sequence[int]) -> int:
+        """The tokens: nothing is padded."""
+        return sum(costs)
 
     def shrink(self, cost: int) -> None:
         """Make batches of at most this cost from now on: the memory does not hold larger ones."""
