@@ -40,13 +40,25 @@ from benchmarks.runs import UNTRAINED, Plan, filed, measured, trained
 from polyrank.errors import PolyrankError, UsageError, nearest
 from polyrank.models.checkpoint import load_model
 from polyrank.models.config import CONFIGS
-from polyrank.progress import quieten_libraries
+from polyrank.progress import Say, quieten_libraries
 
 MEASURED = ("choose", "dev")
 
 
+def say(words: str) -> None:
+    """Print a line at once."""
+    print(words, file=sys.stderr, flush=True)
+
+
 def run(
-    plan: Plan, on: str, data: Path, work: Path, ledger: Ledger, limit: int | None = None
+    plan: Plan,
+    on: str,
+    data: Path,
+    work: Path,
+    ledger: Ledger,
+    *,
+    limit: int | None = None,
+    say: Say = say,
 ) -> list[Entry]:
     """Train and measure a plan on `choose`, or on so many of its examples, and on `dev` if asked.
 
@@ -71,11 +83,6 @@ def run(
         print(f"{entry.set} {entry.name} seed {entry.seed} on {entry.on}: {figures}{before}")
         entries.append(entry)
     return entries
-
-
-def say(words: str) -> None:
-    """Print a line at once."""
-    print(words, file=sys.stderr, flush=True)
 
 
 def generalise(
@@ -202,7 +209,7 @@ def perform(given: argparse.Namespace, ledger: Ledger) -> None:
         if name not in known:
             raise UsageError(f"The ledger has no recipe {name!r}.", nearest(name, known))
     if given.command == "run":
-        run(plan_of(given), given.on, given.data, given.work, ledger, given.limit)
+        run(plan_of(given), given.on, given.data, given.work, ledger, limit=given.limit)
     elif given.command == "parts":
         parts = parts_of(given.data, given.set, given.work)
         counts = ", ".join(f"{name} {len(own):,}" for name, own in vars(parts).items())

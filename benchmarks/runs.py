@@ -36,7 +36,7 @@ from polyrank.models.source import default_base, local_folder
 from polyrank.progress import Say, silent
 from polyrank.records import Example
 from polyrank.runtime import set_seed
-from polyrank.storage import sha256_of
+from polyrank.storage import sha256_of, write_text
 from polyrank.training.config import TrainingConfig
 from polyrank.training.objectives.registry import ObjectiveConfig
 from polyrank.training.result import hardware
@@ -112,8 +112,8 @@ def differing(
 ) -> dict[str, Any]:
     """The settings that are not as DEFAULTS has them, `given` ones and present defaults alike.
 
-    `own` are settings of the set, which no recipe names. A setting that DEFAULTS does not know is
-    newer; it counts if it is not as it is by default now.
+    `own` are settings of the set, which no recipe names. A setting that DEFAULTS does not know yet
+    is newer, and counts if it is not as it is by default now.
     """
     before: dict[str, dict[str, Any]] = json.loads(DEFAULTS.read_text(encoding="utf-8"))
     now = plain(to_mapping(kind()))
@@ -128,12 +128,17 @@ def plain(values: Mapping[str, Any]) -> dict[str, Any]:
     return found
 
 
-def write_defaults() -> None:
-    """Write the present defaults as those that recipes are written against: once, for a ledger."""
-    found = {f"model {arch}": to_mapping(kind()) for arch, kind in CONFIGS.items()}
-    found |= {"training": to_mapping(TrainingConfig()), "objective": to_mapping(ObjectiveConfig())}
-    lines = [f"{json.dumps(name)}: {json.dumps(values)}" for name, values in found.items()]
-    DEFAULTS.write_text("{\n" + ",\n".join(lines) + "\n}\n", encoding="utf-8")
+def complete_defaults() -> None:
+    """Add settings that DEFAULTS does not know, as they are by default now; others stay."""
+    kinds = {f"model {arch}": kind for arch, kind in CONFIGS.items()}
+    kinds |= {"training": TrainingConfig, "objective": ObjectiveConfig}
+    before = json.loads(DEFAULTS.read_text(encoding="utf-8")) if DEFAULTS.is_file() else {}
+    found = {
+        name: {**plain(to_mapping(kind())), **before.get(name, {})} for name, kind in kinds.items()
+    }
+    if found != before:
+        lines = [f"{json.dumps(name)}: {json.dumps(values)}" for name, values in found.items()]
+        write_text(DEFAULTS, "{\n" + ",\n".join(lines) + "\n}\n")
 
 
 def named(source: str | Path) -> str:
@@ -208,6 +213,7 @@ def filed(
         values={name: packed(one) for name, one in values.items()},
     )
     ledger.add(entry)
+    complete_defaults()
     return entry
 
 

@@ -7,47 +7,12 @@ import numpy as np
 import pytest
 from benchmarks.ledger import Entry, Ledger, Recipe, packed, unpacked
 from benchmarks.ledger_tables import report
-from benchmarks.parts import NUM_CANDIDATES, Parts, with_drawn_candidates
-from benchmarks.runs import Plan
+from benchmarks.parts import NUM_CANDIDATES
+from protocol_data import TRAINING
 
 from benchmarks import protocol, runs
-from polyrank.data.examples import write_examples
 from polyrank.errors import UsageError
-from polyrank.records import Example
-from tiny_encoders import WORDS, load_variant
-
-TRAINING = {"max_steps": 2, "batch_size": 4}
-
-
-@pytest.fixture
-def work(tmp_path):
-    """A folder with the parts of a small set."""
-    examples = [
-        Example(id=f"{number}", context=word, response=f"{word} is {number}")
-        for number, word in enumerate(WORDS[:48])
-    ]
-    asked = with_drawn_candidates(examples, examples)
-    made = Parts(train=examples, choose=asked[:24], dev=asked[24:])
-    for part, own in vars(made).items():
-        write_examples(tmp_path / "parts" / "sgd" / f"{part}.jsonl", own)
-    return tmp_path
-
-
-@pytest.fixture
-def ledger(tmp_path):
-    return Ledger(tmp_path / "ledger.json")
-
-
-@pytest.fixture
-def plan(bert):
-    return Plan(
-        set="sgd",
-        arch="bi",
-        name="small",
-        training=TRAINING,
-        base=str(bert),
-        device="cpu",
-    )
+from tiny_encoders import load_variant
 
 
 def run(plan, on, work, ledger):
@@ -99,7 +64,7 @@ def test_a_run_with_the_same_settings_is_not_repeated(plan, work, ledger, monkey
     assert [entry.on for entry in ledger.entries()] == ["choose", "dev"]
 
 
-def test_an_interrupted_run_resumes(plan, work, ledger, monkeypatch, capsys):
+def test_an_interrupted_run_resumes(plan, work, ledger, capsys):
     whole = run(plan, "choose", work, ledger)[0]
     again = dataclasses.replace(plan, revision=1)
 
@@ -107,10 +72,8 @@ def test_an_interrupted_run_resumes(plan, work, ledger, monkeypatch, capsys):
         if words.startswith("step 2/2"):
             raise KeyboardInterrupt
 
-    with monkeypatch.context() as stopping:
-        stopping.setattr(protocol, "say", stop_at_the_last_step)
-        with pytest.raises(KeyboardInterrupt):
-            run(again, "choose", work, ledger)
+    with pytest.raises(KeyboardInterrupt):
+        protocol.run(again, "choose", work, work, ledger, say=stop_at_the_last_step)
     assert not again.folder(work).exists()
     assert ledger.entries() == [whole]
     resumed = run(again, "choose", work, ledger)[0]
@@ -148,6 +111,18 @@ def test_recipes_name_what_differs_from_the_first_defaults(plan, monkeypatch, tm
     monkeypatch.setattr(runs, "DEFAULTS", tmp_path / "defaults.json")
     assert plan.recipe().settings == {"temperature": 0.05}
     assert plan.recipe().digest("sgd") != Recipe(arch="bi", base=plan.recipe().base).digest("sgd")
+
+
+def test_new_settings_are_added_to_the_first_defaults(monkeypatch, tmp_path):
+    before = json.loads(runs.DEFAULTS.read_text())
+    del before["model cross"]["reading"]
+    before["training"]["epochs"] = 7.0
+    (tmp_path / "defaults.json").write_text(json.dumps(before))
+    monkeypatch.setattr(runs, "DEFAULTS", tmp_path / "defaults.json")
+    runs.complete_defaults()
+    after = json.loads(runs.DEFAULTS.read_text())
+    assert after["model cross"]["reading"] == "pairs"
+    assert after["training"]["epochs"] == 7.0
 
 
 def test_lengths_of_the_set_are_in_no_recipe(plan):

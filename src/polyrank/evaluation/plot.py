@@ -54,7 +54,6 @@ def draw(comparison: Comparison, path: Path, *, size: int) -> list[Path]:
             f"No model was timed at {size:,} candidates.",
             f"Plot one of {', '.join(map(str, comparison.sizes)) or 'some measured sizes'}.",
         )
-    written = []
     with mpl.rc_context({**mpl.rcParamsDefault, "backend": "agg", **STYLE}):
         figure = Figure(figsize=(6.8, 4.4), layout="constrained")
         FigureCanvasAgg(figure)
@@ -64,15 +63,21 @@ def draw(comparison: Comparison, path: Path, *, size: int) -> list[Path]:
         set_axes(axes, comparison, shown, size)
         figure.draw_without_rendering()  # lays out the axes, whose height the labels need
         label_models(axes, comparison, shown, size)
-        for suffix in (".png", ".svg"):
-            target = path.with_suffix(suffix)
-            metadata = {"Date": None} if suffix == ".svg" else {}
-            with storage_errors(target):
-                target.parent.mkdir(parents=True, exist_ok=True)
-                fresh = target.with_name(f".{target.name}.new")
-                figure.savefig(fresh, format=suffix[1:], dpi=200, metadata=metadata)
-                fresh.replace(target)
-            written.append(target)
+        return save(figure, path)
+
+
+def save(figure: Any, path: Path) -> list[Path]:
+    """Write a figure as .png and .svg. Raises StorageError."""
+    written = []
+    for suffix in (".png", ".svg"):
+        target = path.with_suffix(suffix)
+        metadata = {"Date": None} if suffix == ".svg" else {}
+        with storage_errors(target):
+            target.parent.mkdir(parents=True, exist_ok=True)
+            fresh = target.with_name(f".{target.name}.new")
+            figure.savefig(fresh, format=suffix[1:], dpi=200, metadata=metadata)
+            fresh.replace(target)
+        written.append(target)
     return written
 
 
@@ -119,11 +124,7 @@ def set_axes(axes: Any, comparison: Comparison, shown: list[Contender], size: in
     timed = f"query against {size:,} candidates" if comparison.unit == "query" else "pair"
     axes.set_xlabel(f"time of one {timed} (log scale)")
     axes.set_ylabel(f"{comparison.labels[comparison.metric]} (95% interval)")
-    axes.grid(True, which="major", color="#E6E6E6", linewidth=0.8)
-    axes.set_axisbelow(True)
-    axes.tick_params(which="both", length=3, width=0.8)
-    for side in ("top", "right"):
-        axes.spines[side].set_visible(False)
+    tidy(axes)
     axes.legend(
         handles=legend_handles(shown, size),
         loc="lower center",
@@ -133,6 +134,15 @@ def set_axes(axes: Any, comparison: Comparison, shown: list[Contender], size: in
         handletextpad=0.2,
         columnspacing=1.4,
     )
+
+
+def tidy(axes: Any) -> None:
+    """A grid behind the points, and two sides without a line."""
+    axes.grid(True, which="major", color="#E6E6E6", linewidth=0.8)
+    axes.set_axisbelow(True)
+    axes.tick_params(which="both", length=3, width=0.8)
+    for side in ("top", "right"):
+        axes.spines[side].set_visible(False)
 
 
 def legend_handles(shown: list[Contender], size: int) -> list[Any]:
