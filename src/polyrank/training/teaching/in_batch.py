@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from polyrank.records import Context
-from polyrank.training.batches import TextBatcher, filled
+from polyrank.training.batches import ABSENT, TextBatcher, filled
 from polyrank.training.gather import gather_texts
 from polyrank.training.module import CrossReadApart, TwoTowers, reading_apart
 from polyrank.training.objectives.kl import mean_scores
@@ -29,12 +29,13 @@ from polyrank.training.teaching.teacher import Teacher
 FEW = 8
 """Candidates that a teacher that reads pairs scores for each context besides its own, by default:
 a step then costs it about nine pairs for each context."""
-ABSENT = -1
 
 
 @dataclass(frozen=True)
 class StepTexts:
-    """The texts of a step in this process, for teachers that read pairs; no device is its place."""
+    """The texts of a step in this process, for teachers that read pairs. They stay as they are when
+    the step is moved to a device.
+    """
 
     contexts: Sequence[Context]
     columns: Sequence[str]
