@@ -43,6 +43,7 @@ CASES = {
     "classes of two towers": classifying,
     "cross": of("roberta", "cross"),
     "electra": of("electra", "cross-interaction"),
+    "once": of("bert", "cross-interaction", reading="once"),
     "distilbert": of("distilbert", "poly-last-and-first", **ONE),
     "modernbert": of("modernbert", "bi", dense=DENSE, truncate_dim=10, **PROMPTS, **ONE),
     "xlm-roberta": of("xlm-roberta", "poly-first", **ONE),

@@ -315,6 +315,13 @@ def test_what_cannot_be_exported(exported, bert, tmp_path):
             polyrank.export(model, tmp_path / "output", to="onnx")
     finally:
         model.eval()
+    sees = load_variant("cross", bert, reading="once", context_sees_candidates=True)
+    with pytest.raises(UsageError, match="a context must be read with all of its candidates"):
+        polyrank.export(sees, tmp_path / "output", to="onnx")
+    once = load_variant("cross", bert, reading="once")
+    int8 = {"quantise": "int8", "calibration": str(tmp_path / "texts.jsonl")}
+    with pytest.raises(UsageError, match="reading = once cannot be quantised"):
+        polyrank.export(once, tmp_path / "output", to="onnx", **int8)
     words = distil_static(bert)
     with pytest.raises(UsageError, match="static embeddings"):
         polyrank.export(words, tmp_path / "output", to="onnx")

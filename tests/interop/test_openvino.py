@@ -21,6 +21,7 @@ from tiny_encoders import LONG, TEXTS
 CONTEXTS = [*TEXTS, ["hello", "how do i boot", "with the old kernel"], LONG]
 
 MODELS = CASES | {
+    "once of ModernBERT": of("modernbert", "cross", reading="once", reduction="mean"),
     "pooler": of("roberta", "cross", head="pooler"),
     "classes of pairs": of("bert", "cross", head="auto", task="classify", num_labels=3),
 }
@@ -67,6 +68,26 @@ def test_scores_are_those_of_torch(name, exported):
     if model.classes is not None:
         pairs = [(context, text) for context in CONTEXTS for text in TEXTS]
         assert run.classify(pairs) == model.classify(pairs)
+
+
+@pytest.mark.parametrize("name", ["once", "once of ModernBERT"])
+def test_a_context_is_read_once(name, exported, monkeypatch):
+    model, folder = exported(name)
+    run = load_model(folder, dtype="float32")
+    graphs = []
+    plain = run.engine.run
+
+    def counted(graph, batch):
+        graphs.append(graph)
+        return plain(graph, batch)
+
+    monkeypatch.setattr(run.engine, "run", counted)
+    run.batch_tokens = 40
+    scores = run.score(["hello", LONG], TEXTS)
+    assert graphs.count("kept") == 2
+    assert graphs.count("block") > 2
+    torch.testing.assert_close(scores, model.score(["hello", LONG], TEXTS), atol=1e-4, rtol=0)
+    torch.testing.assert_close(run.score("hello", TEXTS, batch_size=3), scores[0])
 
 
 def test_neither_batches_nor_padding_change_a_score(exported):

@@ -179,6 +179,13 @@ def test_the_command_says_which_call_to_use(bert, tmp_path, capsys):
     assert "library_name: sentence-transformers" in card
 
 
+@pytest.mark.parametrize("variant", ["cross", "cross-interaction"])
+def test_a_model_that_reads_a_context_once_is_refused(variant, bert, tmp_path):
+    model = load_variant(variant, bert, reading="once")
+    with pytest.raises(UsageError, match="sentence-transformers reads each pair anew"):
+        polyrank.export(model, tmp_path / "output", to="sentence-transformers")
+
+
 def test_a_cross_encoder_has_no_candidates(bert, tmp_path):
     with pytest.raises(UsageError, match="its candidates have no vectors"):
         polyrank.export(

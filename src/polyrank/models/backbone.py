@@ -21,7 +21,7 @@ from safetensors import SafetensorError
 from torch import Tensor, nn
 
 from polyrank.errors import ModelError, UsageError, nearest
-from polyrank.models.bert import BERTS, ROBERTAS, VARIANT, Bert, read_config
+from polyrank.models.bert import ROBERTAS, VARIANT, Bert, read_config
 from polyrank.models.config import NewEncoderConfig
 from polyrank.models.source import remedy_without_model
 from polyrank.storage import read_object
@@ -52,6 +52,8 @@ class Backbone(nn.Module):
         self.encoder = encoder
         config: Any = encoder.config
         accepted = inspect.signature(encoder.forward).parameters
+        self.kind: str | None = config.model_type
+        """The kind of encoder, `bert` for instance; None for one inside a graph."""
         self.width: int = config.hidden_size
         self.has_segments = (
             "token_type_ids" in accepted and getattr(config, "type_vocab_size", 0) >= 2
@@ -63,16 +65,6 @@ class Backbone(nn.Module):
         """Whether a token's output knows nothing of the tokens after it, as in most decoders."""
         self.switches = {"use_cache": False} if "use_cache" in accepted else {}
         """What is switched off: nothing is generated, so that no keys are kept for later."""
-
-    def require_sides(self) -> None:
-        """Raise UsageError if the encoder cannot read two texts side by side."""
-        config: Any = self.encoder.config
-        if config.model_type not in BERTS:
-            raise UsageError(
-                f"head = interaction needs an encoder of the kind {', '.join(BERTS)}, not "
-                f"{config.model_type}.",
-                "Choose head = linear, or another encoder.",
-            )
 
     def forward(self, batch: Batch) -> Tensor:
         """Token outputs (B, T, h)."""

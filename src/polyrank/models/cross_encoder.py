@@ -16,7 +16,9 @@ from polyrank.errors import UsageError
 from polyrank.models.answers import key_of
 from polyrank.models.backbone import Backbone, twin_of
 from polyrank.models.base import Model
+from polyrank.models.bert import BERTS
 from polyrank.models.config import ClassifierConfig, CrossEncoderConfig
+from polyrank.models.engines.engine import Engine
 from polyrank.models.heads import DenseHead, PoolerHead, ScoreHead
 from polyrank.models.inputs import (
     Candidates,
@@ -27,9 +29,10 @@ from polyrank.models.inputs import (
     is_vectors,
 )
 from polyrank.models.interaction import InteractionHead, read_side_by_side, sides_of
-from polyrank.models.layers import gates_of
+from polyrank.models.layers import STEPWISE, gates_of, require_kind
 from polyrank.models.once import (
     KeptContexts,
+    Laid,
     lay_out,
     read_candidates,
     read_contexts,
@@ -68,10 +71,12 @@ class CrossEncoder(Model):
         self.tower = backbone
         self.candidate_tower = None if config.shared_towers else twin_of(backbone)
         self.head: nn.Module
-        shape = gates_of(backbone) if self.reads_once else ()
+        if self.reads_once:
+            require_kind(backbone, STEPWISE, "reading = once", "reading = pairs")
+        elif self.reads_texts_apart:
+            require_kind(backbone, BERTS, "head = interaction", "head = linear")
         if self.reads_texts_apart:
-            if not self.reads_once:
-                backbone.require_sides()
+            shape = gates_of(backbone) if self.reads_once else ()
             self.head = InteractionHead(backbone.width, config.gate, shape)
             return
         width, dropout = backbone.width, config.head_dropout
@@ -238,9 +243,21 @@ class CrossEncoder(Model):
             (C,), in float32 from the outputs on; and what may be kept of the contexts, which is
             nothing where they see their candidates.
         """
+        laid = lay_out(batch, continued=not self.reads_texts_apart)
+        return self.read_laid(tower, candidate_tower, head, batch, laid, kept)
+
+    def read_laid(
+        self,
+        tower: Backbone,
+        candidate_tower: Backbone | None,
+        head: nn.Module,
+        batch: Batch,
+        laid: Laid,
+        kept: KeptContexts | None,
+    ) -> tuple[Tensor, KeptContexts | None]:
+        """`read_once` of a batch that is laid out."""
         second = candidate_tower or tower
         apart = head if isinstance(head, InteractionHead) else None
-        laid = lay_out(batch, continued=apart is None)
         gates = None if apart is None else apart.gate
         segment = int(self.has_segments and apart is None)
         if self.config.context_sees_candidates:
@@ -384,6 +401,9 @@ class CrossEncoder(Model):
         """Yield the places of a block of candidates and their scores, from one reading of each
         context; on the CPU.
         """
+        if self.engine is not None:
+            yield from self.run_groups(grouped, self.engine)
+            return
         modules = self.inference_modules()
         for group in grouped.groups:
             kept: KeptContexts | None = None
@@ -393,6 +413,21 @@ class CrossEncoder(Model):
                 with torch.inference_mode():
                     found, kept = self.read_once(*modules, moved, kept)
                 yield batch["rows"], found.cpu()
+
+    def run_groups(self, grouped: Grouped, engine: Engine) -> Iterator[tuple[Tensor, Tensor]]:
+        """`read_groups` by an engine, which reads one context at a time and padded candidates."""
+        for group in grouped.groups:
+            kept = [
+                engine.run("kept", {"input_ids": torch.tensor([grouped.contexts[place]])})
+                for place in group.contexts
+            ]
+            for block in group.blocks:
+                for place, states in zip(group.contexts, kept, strict=True):
+                    rows = [row for row in block if grouped.owners[row] == place]
+                    ids = [grouped.candidates[row] for row in rows]
+                    for batch in batches(ids, self.tokenizer.pad_id, budget=self.batch_tokens):
+                        scores = engine.run("block", {"kept": states, **batch})
+                        yield torch.tensor(rows)[batch["rows"]], scores
 
     def torch_reader(self, graph: str) -> Callable[[Batch], Tensor]:
         """What makes scores or logits of a batch of pairs."""

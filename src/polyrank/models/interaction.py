@@ -7,8 +7,7 @@ the outputs are those of the texts read apart; training opens it as far as it he
 Each text may have an encoder of its own. Attention has no weights, so queries, keys and values of
 both texts meet in it whichever encoder made them; everything that has weights works on one token at
 a time. So the tokens of a batch lie one after the other, those of the contexts first, without
-padding, and are put into rows for attention alone. Knows the parts of BERT's layers, which ELECTRA
-and RoBERTa share; knows nothing of tokenisers.
+padding, and are put into rows for attention alone. Knows nothing of tokenisers.
 
 Letters: B pairs or contexts, N candidates, T tokens of a pair or context, U of a candidate, n of
 the batch, h width, A heads, d width of one.
@@ -16,7 +15,7 @@ the batch, h width, A heads, d width of one.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -24,6 +23,7 @@ from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
 
 from polyrank.models.backbone import Backbone
+from polyrank.models.layers import Heads, layers_of
 from polyrank.models.once import Laid
 from polyrank.tokens.batching import Batch, mask_of
 
@@ -188,24 +188,26 @@ def read_side_by_side(first: Backbone, second: Backbone, batch: Batch, gate: Ten
     """
     sides = sides_of(batch)
     order = TokenOrder(sides.context, sides.candidate)
-    one = first is second
-    readers = [(first, order.size)] if one else order.shares(first, second)
-    places, bias = apart(batch, gate)
-    ids, places = order.tokens(batch["input_ids"]), order.tokens(places)
+    readers = [(first, order.size)] if first is second else order.shares(first, second)
+    given, bias = apart(batch, gate)
     counts = [count for _, count in readers]
-    encoders: list[Any] = [reader.encoder for reader, _ in readers]
+    encoders = [layers_of(reader) for reader, _ in readers]
+    places = order.tokens(given).split(counts)
     parts = [
-        embedded(encoder, tokens, where + reader.first_place)
-        for encoder, (reader, _), tokens, where in zip(
-            encoders, readers, ids.split(counts), places.split(counts), strict=True
+        encoder.embedded(ids, where, torch.zeros_like(ids))
+        for encoder, ids, where in zip(
+            encoders, order.tokens(batch["input_ids"]).split(counts), places, strict=True
         )
     ]
-    num_heads = encoders[0].config.num_attention_heads
-    for layers in zip(*(encoder.encoder.layer for encoder in encoders), strict=True):
-        mixed = attended(layers, parts, order, bias, num_heads).split(counts)
+    for layers in zip(*(encoder.layers for encoder in encoders), strict=True):
+        heads = [
+            encoder.heads(layer, part, where)
+            for encoder, layer, part, where in zip(encoders, layers, parts, places, strict=True)
+        ]
+        mixed = attended(heads, order, bias).split(counts)
         parts = [
-            after_attention(layer, own, part)
-            for layer, own, part in zip(layers, mixed, parts, strict=True)
+            encoder.after_attention(layer, own, part)
+            for encoder, layer, own, part in zip(encoders, layers, mixed, parts, strict=True)
         ]
     return order.rows(torch.cat(parts))
 
@@ -233,34 +235,18 @@ class TokenOrder:
         return rows.reshape(-1, *rows.shape[2:])[self.order]
 
     def rows(self, tokens: Tensor) -> Tensor:
-        """(n, h) → (B, T, h), zeros elsewhere."""
+        """(n, …) → (B, T, …), zeros elsewhere."""
         rows, longest = self.shape
-        empty = tokens.new_zeros(rows * longest, tokens.shape[-1])  # numel() would end a trace
-        return empty.index_copy(0, self.order, tokens).view(rows, longest, -1)
+        own = tokens.shape[1:]
+        empty = tokens.new_zeros(rows * longest, *own)  # numel() would end a trace
+        return empty.index_copy(0, self.order, tokens).view(rows, longest, *own)
 
 
-def embedded(encoder: Any, ids: Tensor, places: Tensor) -> Tensor:
-    """Ids and positions (n,) to what the first layer gets: (n, h)."""
-    segments = torch.zeros_like(ids)
-    given = {"input_ids": ids[None], "position_ids": places[None], "token_type_ids": segments[None]}
-    vectors: Tensor = encoder.embeddings(**given)[0]
-    project = getattr(encoder, "embeddings_project", None)  # ELECTRA's small ones
-    return vectors if project is None else project(vectors)
-
-
-def attended(
-    layers: tuple[Any, ...], parts: list[Tensor], order: TokenOrder, bias: Tensor, num_heads: int
-) -> Tensor:
+def attended(heads: list[Heads], order: TokenOrder, bias: Tensor) -> Tensor:
     """The attention of one layer over both sides: (n, h)."""
-
-    def heads(name: str) -> Tensor:
-        made = [
-            getattr(layer.attention.self, name)(part)
-            for layer, part in zip(layers, parts, strict=True)
-        ]
-        return order.rows(torch.cat(made)).unflatten(-1, (num_heads, -1)).transpose(1, 2)
-
-    query, key, value = heads("query"), heads("key"), heads("value")  # (B, A, T, d)
+    query, key, value = (
+        order.rows(torch.cat(each)).transpose(1, 2) for each in zip(*heads, strict=True)
+    )  # (B, A, T, d)
     bias = bias.to(query.dtype)
     if torch.is_grad_enabled() and query.device.type == "cpu":
         # torch's fused attention is slow on the way back on CPUs; see docs/log.md.
@@ -269,10 +255,3 @@ def attended(
     else:
         mixed = functional.scaled_dot_product_attention(query, key, value, attn_mask=bias)
     return order.tokens(mixed.transpose(1, 2).flatten(2))
-
-
-def after_attention(layer: Any, mixed: Tensor, before: Tensor) -> Tensor:
-    """The rest of a layer, which works on one token at a time: (n, h)."""
-    middle = layer.attention.output(mixed, before)
-    outputs: Tensor = layer.output(layer.intermediate(middle), middle)
-    return outputs

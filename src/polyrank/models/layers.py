@@ -10,6 +10,7 @@ Letters: n tokens, h width, A heads, d width of one head.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -154,20 +155,24 @@ def turn(vectors: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
     return turned.to(vectors.dtype)
 
 
-def gates_of(backbone: Backbone) -> tuple[int, int]:
-    """The shape of gates of their own for each layer and head; raises as `layers_of`."""
-    return layers_of(backbone).shape
+def require_kind(backbone: Backbone, kinds: Sequence[str], setting: str, instead: str) -> None:
+    """Raise UsageError for an encoder of another kind; the one inside a graph was of one of them.
+
+    `setting` needs the kinds, and `instead` is what other encoders can have.
+    """
+    if backbone.kind is not None and backbone.kind not in kinds:
+        raise UsageError(
+            f"{setting} needs an encoder of the kind {', '.join(kinds)}, not {backbone.kind}.",
+            f"Choose {instead}, or another encoder.",
+        )
+
+
+def gates_of(backbone: Backbone) -> tuple[int, ...]:
+    """The shape of gates of their own for each layer and head; () for an encoder inside a graph."""
+    return () if backbone.kind is None else layers_of(backbone).shape
 
 
 def layers_of(backbone: Backbone) -> EncoderLayers:
-    """The layers of an encoder. Raises UsageError for a kind that is not known here."""
-    encoder: Any = backbone.encoder
-    kind = encoder.config.model_type
-    if kind in BERTS:
-        return BertLayers(backbone)
-    if kind in MODERN:
-        return ModernBertLayers(backbone)
-    raise UsageError(
-        f"reading = once needs an encoder of the kind {', '.join(STEPWISE)}, not {kind}.",
-        "Choose reading = pairs, or another encoder.",
-    )
+    """The layers of an encoder of the kinds `STEPWISE`."""
+    assert backbone.kind in STEPWISE, "the model has required it"
+    return ModernBertLayers(backbone) if backbone.kind in MODERN else BertLayers(backbone)

@@ -54,6 +54,24 @@ class Rows:
         return rows.flatten(0, 1)[self.flat]
 
 
+class PaddedRows(Rows):
+    """Rows whose tokens are given padded, one row after another; a graph has only such."""
+
+    def __init__(self, real: Tensor) -> None:
+        """`real` (R, longest): the tokens that are there."""
+        self.real = real
+        self.count, self.longest = real.shape
+        self.places = torch.arange(real.shape[1], device=real.device).expand(real.shape).flatten()
+
+    def padded(self, tokens: Tensor) -> Tensor:
+        """(n, …) → (R, longest, …)."""
+        return tokens.reshape(*self.real.shape, *tokens.shape[1:])
+
+    def tokens(self, rows: Tensor) -> Tensor:
+        """(R, longest, …) → (n, …)."""
+        return rows.flatten(0, 1)
+
+
 class Laid(NamedTuple):
     """A batch of contexts with their candidates, laid out."""
 
@@ -88,6 +106,18 @@ def lay_out(batch: Batch, *, continued: bool) -> Laid:
     return Laid(contexts, candidates, Rows(sums), contexts.places, places, owners)
 
 
+def lay_out_padded(context: int, real: Tensor, *, continued: bool) -> Laid:
+    """Where the tokens of one context, so many, and of its padded candidates stand.
+
+    `real` (C, U): the tokens of the candidates that are there.
+    """
+    owners = torch.zeros_like(real[:, 0], dtype=torch.int64)
+    contexts, candidates = PaddedRows(real.new_ones(1, context)), PaddedRows(real)
+    places = candidates.places + context if continued else candidates.places
+    together = PaddedRows(real.reshape(1, -1))
+    return Laid(contexts, candidates, together, contexts.places, places, owners)
+
+
 @dataclass
 class KeptContexts:
     """What candidates need of their contexts: computed once, whatever the number of candidates."""
@@ -98,17 +128,34 @@ class KeptContexts:
     outputs: Tensor
     """(n, h)."""
 
+    def packed(self) -> Tensor:
+        """All of one context as one tensor: (2 · layers + 1, T, h)."""
+        states = [each[0].transpose(0, 1).flatten(1) for each in (*self.keys, *self.values)]
+        return torch.stack([*states, self.outputs])
+
+    @classmethod
+    def unpacked(cls, packed: Tensor, num_layers: int, num_heads: int) -> KeptContexts:
+        """What was `packed`."""
+        heads = packed[:-1].unflatten(-1, (num_heads, -1)).transpose(1, 2)  # (…, A, T, d)
+        states = [heads[place][None] for place in range(2 * num_layers)]
+        return cls(states[:num_layers], states[num_layers:], packed[-1])
+
+
+def softmax_and_sum(logits: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+    """The softmax of logits over the last axis, in a dtype, and the logarithm of their sum."""
+    wide = torch.promote_types(logits.dtype, torch.float32)
+    shares = torch.softmax(logits, dim=-1, dtype=wide)
+    sums = logits.amax(dim=-1, keepdim=True).to(wide) - shares.amax(dim=-1, keepdim=True).log()
+    return shares.to(dtype), sums
+
 
 class SoftmaxAndSum(torch.autograd.Function):
-    """The softmax of logits over the last axis, in their dtype, and the logarithm of their sum."""
+    """`softmax_and_sum`, of which only the softmax is kept for the way back."""
 
     @staticmethod
     def forward(ctx: Any, logits: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
         """(…, K) → (…, K) in `dtype`, (…, 1)."""
-        wide = torch.promote_types(logits.dtype, torch.float32)
-        shares = torch.softmax(logits, dim=-1, dtype=wide)
-        sums = logits.amax(dim=-1, keepdim=True).to(wide) - shares.amax(dim=-1, keepdim=True).log()
-        shares = shares.to(dtype)
+        shares, sums = softmax_and_sum(logits, dtype)
         ctx.save_for_backward(shares)
         ctx.dtype = logits.dtype
         return shares, sums
@@ -128,7 +175,8 @@ def attend(query: Tensor, key: Tensor, value: Tensor, bias: Tensor) -> tuple[Ten
     Returns what it mixed (R, A, Q, d) and the logarithm of its sum (R, A, Q, 1).
     """
     logits = (query * query.shape[-1] ** -0.5) @ key.transpose(-1, -2) + bias.to(query.dtype)
-    shares, sums = SoftmaxAndSum.apply(logits, value.dtype)
+    taken = SoftmaxAndSum.apply if torch.is_grad_enabled() else softmax_and_sum
+    shares, sums = taken(logits, value.dtype)
     return shares @ value, sums
 
 

@@ -122,6 +122,10 @@ def write_checked(
         DataError: There are too few texts to calibrate on.
     """
     plain = prepared(model)
+    if config.calibration is not None and getattr(model.config, "reading", "pairs") == "once":
+        raise UsageError(
+            "A cross-encoder with reading = once cannot be quantised.", "Leave out quantise."
+        )
     if config.calibration is None:
         write_graphs(plain, folder, engine, write, versions=versions)
         found = checked(plain, folder, held_texts(plain), dtype="float32")
@@ -185,4 +189,10 @@ def require_exportable(model: Model) -> None:
             "The model has static embeddings, which look up one vector per token: a graph would "
             "make them no faster.",
             "Run it with torch, or export it to another format.",
+        )
+    if getattr(model.config, "context_sees_candidates", False):
+        raise UsageError(
+            "The model has context_sees_candidates, so a context must be read with all of its "
+            "candidates, and the graphs read it once for any number of them.",
+            "Run it with torch, or train one with reading = once alone.",
         )

@@ -4,7 +4,8 @@ Each module takes a batch of token ids as tensors and gives finished results, na
 asks for them (`models.engines.record`). Encoders that read both sides are traced once. Knows every
 architecture; knows no runtime.
 
-Letters: B texts or pairs, T tokens, m vectors of a context, d dimensions, L classes.
+Letters: B texts or pairs, T tokens, m vectors of a context, d dimensions, L classes; C candidates
+of one context, U tokens of each, h width.
 """
 
 from __future__ import annotations
@@ -19,6 +20,8 @@ from torch import Tensor, nn
 from polyrank.models.base import Model
 from polyrank.models.cross_encoder import CrossEncoder
 from polyrank.models.engines.record import EncoderShape
+from polyrank.models.layers import layers_of
+from polyrank.models.once import KeptContexts, lay_out_padded, read_contexts
 from polyrank.models.towers import Towers
 
 IDS, MASK, SEGMENTS = "input_ids", "attention_mask", "token_type_ids"
@@ -78,6 +81,39 @@ class PairGraph(nn.Module):
         return (model.read(model.tower, model.candidate_tower, model.head, batch),)
 
 
+class ContextGraph(nn.Module):
+    """What a cross-encoder that reads once keeps of a context."""
+
+    def __init__(self, model: CrossEncoder) -> None:
+        super().__init__()
+        self.tower = model.tower
+
+    def forward(self, input_ids: Tensor) -> tuple[Tensor]:
+        """(1, T) → (2 · layers + 1, T, h)."""
+        tokens = input_ids.shape[1]
+        laid = lay_out_padded(tokens, torch.ones_like(input_ids, dtype=torch.bool), continued=False)
+        return (read_contexts(self.tower, {"context_ids": input_ids[0]}, laid).packed(),)
+
+
+class BlockGraph(nn.Module):
+    """A cross-encoder that reads once: from a context's states and its candidates to scores."""
+
+    def __init__(self, model: CrossEncoder) -> None:
+        super().__init__()
+        self.model = model
+        self.tower = model.candidate_tower or model.tower
+        self.shape = layers_of(model.tower).shape
+
+    def forward(self, kept: Tensor, input_ids: Tensor, attention_mask: Tensor) -> tuple[Tensor]:
+        """(2 · layers + 1, T, h), (C, U), (C, U) → (C,)."""
+        model = self.model
+        states = KeptContexts.unpacked(kept, *self.shape)
+        continued = not model.reads_texts_apart
+        laid = lay_out_padded(kept.shape[1], attention_mask.bool(), continued=continued)
+        batch = {"candidate_ids": input_ids.flatten()}
+        return model.read_laid(self.tower, None, model.head, batch, laid, states)[:1]
+
+
 class ClassifierGraph(nn.Module):
     """A bi-encoder's classifier of two vectors."""
 
@@ -95,6 +131,8 @@ def graph_files(model: Model) -> list[GraphFile]:
 
     A bi- or poly-encoder with one encoder becomes one file, with two encoders two files.
     """
+    if isinstance(model, CrossEncoder) and model.reads_once:
+        return graphs_read_once(model)
     if isinstance(model, CrossEncoder):
         names = (IDS, MASK, SEGMENTS) if takes_segments(model) else (IDS, MASK)
         return [text_graph("pair", PairGraph(model), names, ("pair",), model)]
@@ -123,6 +161,35 @@ def graph_files(model: Model) -> list[GraphFile]:
             )
         )
     return files
+
+
+def graphs_read_once(model: CrossEncoder) -> list[GraphFile]:
+    """A context's states, and the scores of padded candidates from them."""
+    candidates = example_batch(model, "candidate")
+    ids = torch.tensor([model.context_ids(["one text"])[0] * EXAMPLE_SHAPE[1]])[
+        :, : EXAMPLE_SHAPE[1]
+    ]
+    context = ContextGraph(model).eval()
+    with torch.no_grad():
+        (kept,) = context(ids)
+    return [
+        GraphFile(
+            name="context",
+            module=context,
+            inputs=(IDS,),
+            outputs=("kept",),
+            example=(ids,),
+            dynamic_axes=((1,),),
+        ),
+        GraphFile(
+            name="candidates",
+            module=BlockGraph(model).eval(),
+            inputs=("kept", IDS, MASK),
+            outputs=("block",),
+            example=(kept, candidates[IDS], candidates[MASK]),
+            dynamic_axes=((1,), (0, 1), (0, 1)),
+        ),
+    ]
 
 
 def takes_segments(model: CrossEncoder) -> bool:

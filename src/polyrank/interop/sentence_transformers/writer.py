@@ -108,6 +108,11 @@ def plan_of(model: Any, config: SentenceTransformersExport) -> Plan:
         prompts = dict(zip(("query", "document"), both, strict=True))
         default = "document" if both[0] == both[1] else None
         return Plan(modules, notes, "both", of_vectors(model, prompts, default))
+    if model.architecture == "cross" and model.reads_once:
+        raise UsageError(
+            "The cross-encoder has reading = once, and sentence-transformers reads each pair anew.",
+            "Export it to onnx or openvino, or train one with reading = pairs.",
+        )
     is_cross = model.architecture == "cross" and unknown_encoder(model) is None
     if is_cross and cross_encoder.can_be_expressed(model):
         return plan_of_cross_encoder(model)

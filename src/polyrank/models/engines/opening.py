@@ -46,14 +46,12 @@ class GraphBackbone(Backbone):
     def __init__(self, shape: EncoderShape) -> None:
         torch.nn.Module.__init__(self)
         self.place = torch.nn.Parameter(torch.empty(0))  # says where other weights are made
+        self.kind = None
         self.width = shape.width
         self.has_segments = shape.has_segments
         self.max_length = shape.max_length
         self.first_place = shape.first_place
         self.is_causal = shape.is_causal
-
-    def require_sides(self) -> None:
-        """The graph was made of an encoder that can read two texts side by side."""
 
     def forward(self, batch: Batch) -> Tensor:
         """Its outputs are inside the graph."""

@@ -10,12 +10,14 @@ A graph takes a batch of token ids and gives finished results, so that an engine
     context              (B, T) → (B, m, d)   vectors as an index and the formula take them
     candidate            (B, T) → (B, d)
     pair                 (B, T) → (B,), or (B, L) for classes
+    kept                 (1, T) → (2 · layers + 1, T, h)   a context, for any number of candidates
+    block                kept (2 · layers + 1, T, h), (C, U) → (C,)   candidates of that context
     context_projected    (B, T) → (B, m, d)   vectors before normalisation, which a classifier takes
     candidate_projected  (B, T) → (B, d)
     classifier           u (B, d), v (B, d) → (B, L)
 
 Several graphs may be outputs of one file. Letters: B texts or pairs, T tokens, m vectors of a
-context, d dimensions, L classes.
+context, d dimensions, L classes; C candidates of one context, U tokens of each, h width.
 """
 
 from __future__ import annotations
