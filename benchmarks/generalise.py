@@ -63,7 +63,7 @@ class Elsewhere:
     def untrained(self, name: str) -> BiEncoder:
         """The base as a bi-encoder, with the lengths of a set."""
         source = default_base() if self.base is None else self.base
-        return BiEncoder.from_pretrained(source, device="cpu", defaults=LENGTHS[name])
+        return BiEncoder.from_pretrained(source, device="cpu", defaults=lengths_for(name))
 
     def found_by_base(self, name: str, data: RetrievalSet) -> Rankings:
         """The best 20 of the untrained bi-encoder for each query, found once."""

@@ -10,12 +10,14 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.ledger import Entry, contenders
-from benchmarks.ledger_tables import LABELS
 from polyrank.evaluation.comparison import Mean, compare_contenders
 from polyrank.evaluation.plot import COLOURS, MARKERS, STYLE, require_matplotlib, save, tidy
 
 OTHER_COLOURS = ("#CC79A7", "#56B4E9", "#E69F00", "#000000")
 """Okabe and Ito's colours for recipes whose architecture's own is taken."""
+
+CLOSE = 10
+"""Seconds that differ by less than this factor have names between the powers of ten too."""
 
 Lines = Mapping[str, Sequence[tuple[float, Mean]]]
 """By recipe, the training seconds and the figure of each budget, in rising order."""
@@ -31,17 +33,17 @@ def draw_budgets(found: Sequence[tuple[str, Entry]], path: Path) -> list[Path]:
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    metrics = list(found[0][1].figures)
+    labels = found[0][1].query_metrics().labels()
     looks = looks_of(found)
     with mpl.rc_context({**mpl.rcParamsDefault, "backend": "agg", **STYLE}):
         figure = Figure(figsize=(9.6, 4.4), layout="constrained")
         FigureCanvasAgg(figure)
         for axes, metric in zip(
-            figure.subplots(1, len(metrics), squeeze=False)[0], metrics, strict=True
+            figure.subplots(1, len(labels), squeeze=False)[0], labels, strict=True
         ):
             draw_lines(axes, lines_of(found, metric), looks)
             axes.set_xlabel("training seconds (log scale)")
-            axes.set_ylabel(f"{LABELS.get(metric, metric)} (95% interval)")
+            axes.set_ylabel(f"{labels[metric]} (95% interval)")
         handles, names = axes.get_legend_handles_labels()
         figure.legend(handles, names, loc="outside upper center", ncols=6, frameon=False)
         return save(figure, path)
@@ -73,7 +75,14 @@ def looks_of(found: Sequence[tuple[str, Entry]]) -> dict[str, tuple[str, str]]:
 
 def draw_lines(axes: Any, lines: Lines, looks: Mapping[str, tuple[str, str]]) -> None:
     """The recipes of one metric."""
+    from matplotlib.ticker import FuncFormatter, NullFormatter
+
     axes.set_xscale("log")
+    plain = FuncFormatter(lambda seconds, _: f"{seconds:,g}")
+    every = [each for points in lines.values() for each, _ in points]
+    is_narrow = max(every) < CLOSE * min(every)
+    axes.xaxis.set_major_formatter(plain)
+    axes.xaxis.set_minor_formatter(plain if is_narrow else NullFormatter())
     for name, points in lines.items():
         colour, marker = looks[name]
         seconds = [each for each, _ in points]

@@ -30,6 +30,9 @@ LEDGER = Path(__file__).parent / "results" / "protocol.json"
 DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
 OTHER = "?"
 PLACES = 6
+NUM_CANDIDATES = 20
+RANKED = ("choose", "dev", "sgd")
+"""What is measured by ranking the candidates of each example; elsewhere a corpus is searched."""
 Values = Mapping[str, NDArray[np.float64]]
 """The value of every example, by metric."""
 
@@ -118,8 +121,8 @@ class Entry:
         return QueryMetrics(
             ids=tuple(f"{self.examples} {row}" for row in range(1, self.count + 1)),
             values={name: unpacked(values) for name, values in self.values.items()},
-            num_candidates=(20, 20),
-            searched=self.on not in ("choose", "dev"),
+            num_candidates=(NUM_CANDIDATES, NUM_CANDIDATES),
+            searched=self.on.partition(":")[0] not in RANKED,
         )
 
     @classmethod

@@ -15,7 +15,6 @@ from polyrank.evaluation.report import difference_cells, markdown_rows
 LEVEL = 0.05
 MOST_COMPARED = 6
 PARTS = ("choose", "dev")
-LABELS = {"recall@1": "R@1", "mrr": "MRR", "ndcg@10": "nDCG@10"}
 
 
 def report(entries: Sequence[Entry], names: Sequence[str] = ()) -> str:
@@ -100,6 +99,6 @@ def recipe_table(entries: Sequence[Entry]) -> str:
         own = [runs[0].steps, runs[0].contexts, seconds, runs[0].recipe.words(), digest[:6]]
         rows.append([runs[0].name, *means, by_seed, *own])
     rows.sort(key=lambda row: -row[len(metrics)])
-    labels = [LABELS.get(name, name) for name in metrics]
+    labels = list(entries[0].query_metrics().labels().values())
     columns = ["name", *labels, f"{labels[0]} by seed", "steps", "contexts", "seconds"]
     return table([*columns, "recipe", "digest"], rows)

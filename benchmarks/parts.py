@@ -30,6 +30,7 @@ from typing import Any
 
 from benchmarks.articles import squad_examples
 from benchmarks.dialogues import dev_examples, grouped_training_examples
+from benchmarks.ledger import NUM_CANDIDATES
 from polyrank.data.answers import KnownAnswers, text_identity
 from polyrank.data.examples import read_examples, write_examples
 from polyrank.demo.documentation import read_documentation
@@ -41,7 +42,6 @@ from polyrank.models.source import default_base
 from polyrank.records import Candidate, Example, RetrievalSet
 from polyrank.retrieval.bm25.index import BM25Index
 
-NUM_CANDIDATES = 20
 MOST_CHOOSE = 2000
 SHARES = 8
 SQUAD_DEV = (1, 2)

@@ -1,8 +1,10 @@
 """Measurement on sets of other kinds: what is right, and which models lose to their base."""
 
 import csv
+import dataclasses
 import io
 import lzma
+from itertools import product
 
 import numpy as np
 import pytest
@@ -98,13 +100,14 @@ def test_the_report_says_what_loses_to_the_base():
 def test_models_are_measured_once(data, tmp_path, bert, monkeypatch, capsys):
     ledger = Ledger(tmp_path / "ledger.json")
     model = load_variant("bi", bert)
-    trained = entry("small", [1.0], base="bert")
+    trained = dataclasses.replace(entry("small", [1.0], base="bert"), on="choose")
     model.save_pretrained(trained.folder(tmp_path))
     ledger.add(trained)
     sets = Elsewhere(data=data, work=tmp_path, base=bert)
-    monkeypatch.setitem(LENGTHS, "sgd", {"max_context_length": 32})
+    for name in LENGTHS:
+        monkeypatch.setitem(LENGTHS, name, {"max_context_length": 32})
     for _ in range(2):
-        protocol.generalise(["small"], "ubuntu_irc", ["sgd"], sets, ledger)
-        found = [(one.name, one.on) for one in ledger.entries()[1:]]
-        assert found == [("untrained", "sgd"), ("small", "sgd")]
-    assert capsys.readouterr().err.count("on sgd") == 2
+        protocol.generalise(["small"], "ubuntu_irc", list(MEASURES), sets, ledger)
+        found = [(one.on, one.name) for one in ledger.entries()]
+        assert found[1:] == list(product(MEASURES, ("untrained", "small")))
+    assert capsys.readouterr().err.count("seed 0, on ") == 2 * len(MEASURES)

@@ -168,6 +168,7 @@ def test_the_report_averages_seeds_and_tests_recipes(ledger):
     page = report(ledger.entries())
     assert "Runs: 4, of 2 recipes" in page
     assert page.index("| good |") < page.index("| bad |")
+    assert "| name | R@1/20 | MRR | R@1/20 by seed |" in page
     rows = [line for line in page.splitlines() if line.startswith("| good | bad |")]
     assert len(rows) == 2  # R@1/20 and MRR
     assert all("< 0.001" in row for row in rows)
