@@ -30,7 +30,16 @@ def joint(model, batch):
 def by_hand(head, left, right):
     """The score of one pair from its token outputs (T, h) and (U, h), written out."""
     means = [functional.normalize(side.mean(dim=0), dim=0) for side in (left, right)]
-    total = head.weights[0].exp() * (means[0] @ means[1])
+    whole = means[0] @ means[1]
+    if head.codes is not None:
+        cosines = []
+        for code, recency in zip(head.codes, head.recency, strict=True):
+            later = torch.arange(len(left) - 1, -1, -1)
+            shares = 0.33 * (left @ code - recency * later).softmax(dim=0) + 0.67 / len(left)
+            cosines.append(functional.normalize(shares @ left, dim=0) @ means[1])
+        cosines = torch.stack(cosines)
+        whole = (cosines / 0.05).softmax(dim=0) @ cosines
+    total = head.weights[0].exp() * whole
     for which, (own, other) in ((1, (right, left)), (2, (left, right))):
         vector = head.importance[1 if which == 1 else 0]
         shares = torch.exp(own @ vector)
@@ -154,9 +163,11 @@ def test_one_tower_for_both_sides(bert, tmp_path):
 
 
 def test_two_towers_that_are_alike_read_as_one(bert):
+    torch.manual_seed(0)
     two = CrossEncoder.from_pretrained(
         bert, head="interaction", gate=-1.0, device="cpu", dtype="float32"
     )
+    torch.manual_seed(0)
     one = CrossEncoder.from_pretrained(
         bert, head="interaction", gate=-1.0, shared_towers=True, device="cpu", dtype="float32"
     )
@@ -164,9 +175,10 @@ def test_two_towers_that_are_alike_read_as_one(bert):
     torch.testing.assert_close(two.score_pairs(pairs), one.score_pairs(pairs))
 
 
-def test_scores_and_gradients_are_those_written_out():
+@pytest.mark.parametrize("num_codes", [0, 3])
+def test_scores_and_gradients_are_those_written_out(num_codes):
     torch.manual_seed(0)
-    head = InteractionHead(6, -2.0).double()
+    head = InteractionHead(6, -2.0, num_codes=num_codes).double()
     head.importance.data.normal_()
     lengths = [(3, 4), (5, 2), (1, 1)]
     texts = [
@@ -183,12 +195,14 @@ def test_scores_and_gradients_are_those_written_out():
     outputs.requires_grad_()
     pairs = head(outputs, Sides(context, candidate))[:, 0]
     expected = torch.stack([by_hand(head, *pair) for pair in texts])
-    torch.testing.assert_close(pairs, expected)
+    near = {"atol": 1e-6, "rtol": 1e-4}  # the even share of the codes is in float32
+    torch.testing.assert_close(pairs, expected, **near)
     parameters = [head.weights, head.importance]
+    parameters += [head.codes, head.recency] if num_codes else []
     got = torch.autograd.grad(pairs.pow(2).sum(), parameters)
     wanted = torch.autograd.grad(expected.pow(2).sum(), parameters)
     for one, other in zip(got, wanted, strict=True):
-        torch.testing.assert_close(one, other)
+        torch.testing.assert_close(one, other, **near)
         assert one.abs().max() > 1e-3
 
 

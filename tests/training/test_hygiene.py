@@ -217,19 +217,19 @@ def test_the_card_the_log_and_the_record(bert, tmp_path):
     assert lines[-1]["dev_spearman"] == result.history[-2]["eval_spearman"]
 
 
-@pytest.mark.parametrize(("model_class", "has_new"), [(PolyEncoder, True), (BiEncoder, False)])
-def test_each_group_logs_its_learning_rate_by_its_own_name(model_class, has_new, bert, tmp_path):
-    given = config(learning_rate=2e-5, new_learning_rate=3e-4, warmup=1.0, max_steps=5)
+@pytest.mark.parametrize(("model_class", "has_codes"), [(PolyEncoder, True), (BiEncoder, False)])
+def test_each_group_logs_its_learning_rate_by_its_own_name(model_class, has_codes, bert, tmp_path):
+    given = config(learning_rate=2e-5, code_learning_rate=3e-4, warmup=1.0, max_steps=5)
     train(fresh(bert, model_class), examples(), tmp_path / "out", given)
     lines = (tmp_path / "out" / "log.jsonl").read_text(encoding="utf-8").splitlines()
     entries = [entry for entry in map(json.loads, lines) if "learning_rate" in entry]
     rates = [entry["learning_rate"] for entry in entries]
     assert rates == pytest.approx([0.0, 2e-5, 1.5e-5, 1e-5, 0.5e-5])
-    if has_new:
-        assert [one["new_learning_rate"] for one in entries] == pytest.approx(
+    if has_codes:
+        assert [one["code_learning_rate"] for one in entries] == pytest.approx(
             [rate * 15 for rate in rates]
         )
-    assert has_new == any("new_learning_rate" in entry for entry in entries)
+    assert has_codes == any("code_learning_rate" in entry for entry in entries)
 
 
 @pytest.mark.parametrize(

@@ -75,6 +75,16 @@ class Backbone(nn.Module):
         result: Tensor = self.encoder(**inputs).last_hidden_state
         return result
 
+    @torch.no_grad()
+    def output_norm(self) -> float:
+        """The mean Euclidean norm of the outputs of arbitrary tokens."""
+        generator = torch.Generator().manual_seed(0)
+        encoder: Any = self.encoder
+        size: int = encoder.config.vocab_size
+        ids = torch.randint(size, (8, 16), generator=generator)
+        outputs = self({"input_ids": ids.to(next(self.parameters()).device)})
+        return float(outputs.norm(dim=-1).mean())
+
 
 class Tower(NamedTuple):
     """An encoder and the tokeniser of its texts."""

@@ -154,6 +154,9 @@ class CrossEncoderConfig:
     gate: float = -6.0
     """The initial gate of `interaction`, a learnt value added to the attention logits between the
     two texts."""
+    num_codes: int = 64
+    """The number of learnt codes of `interaction`, as in the poly-encoder; 0 compares the context's
+    mean instead. Other heads have none."""
     reading: Literal["pairs", "once"] = "pairs"
     """How texts are read to rank. `pairs` reads the context anew with each candidate. `once` reads
     it once for all its candidates, each of which sees the context and itself."""
@@ -201,6 +204,9 @@ class CrossEncoderConfig:
         elif self.head != "auto":
             known = f"true with head = {self.head}"
             require(bool(self.shared_towers), "shared_towers", known, self.shared_towers)
+        if self.head not in ("auto", "interaction"):
+            object.__setattr__(self, "num_codes", 0)
+        require(self.num_codes >= 0, "num_codes", "0 or more", self.num_codes)
         if self.reading == "once":
             require(self.task == "rank", "task", "rank with reading = once", self.task)
         known = "false with reading = pairs"
@@ -229,6 +235,7 @@ UNSTATED: dict[str, Any] = {
     "turn_separator": None,
     "max_turns": None,
     "unit_length": True,
+    "num_codes": 0,
     "reading": "pairs",
     "context_sees_candidates": False,
 }

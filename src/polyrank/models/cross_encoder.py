@@ -77,7 +77,7 @@ class CrossEncoder(Model):
             require_kind(backbone, BERTS, "head = interaction", "head = linear")
         if self.reads_texts_apart:
             shape = gates_of(backbone) if self.reads_once else ()
-            self.head = InteractionHead(backbone.width, config.gate, shape)
+            self.head = InteractionHead(backbone.width, config.gate, shape, config.num_codes)
             return
         width, dropout = backbone.width, config.head_dropout
         outputs = config.num_labels if config.task == "classify" else 1
@@ -88,6 +88,11 @@ class CrossEncoder(Model):
             self.head = ScoreHead(width, dropout)
         else:
             self.head = DenseHead(width, outputs, dropout)
+
+    def initialise(self) -> None:
+        """Draw codes for the norm of this encoder's outputs."""
+        if isinstance(self.head, InteractionHead):
+            self.head.reset_codes(self.tower.output_norm())
 
     @property
     def classifier_config(self) -> ClassifierConfig | None:

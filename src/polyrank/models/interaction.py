@@ -25,11 +25,16 @@ from torch.utils.checkpoint import checkpoint
 from polyrank.models.backbone import Backbone
 from polyrank.models.layers import Heads, layers_of
 from polyrank.models.once import Laid
+from polyrank.models.pooling import attend, draw_codes
+from polyrank.scoring.poly import poly_scores, poly_scores_each
 from polyrank.tokens.batching import Batch, mask_of
 
 WEIGHTS = (10.0, 7.5, 3.75)
 """Initial weights of the cosine of the means and of the best matches of candidate and context
 tokens; together about the scale, 20, of a cosine with temperature 0.05 (docs/log.md)."""
+CODE_RECENCY, CODE_MEAN, CODE_TEMPERATURE = 0.1, 0.67, 0.05
+"""The codes' first recency, their even share, and the temperature of the attention over their
+vectors: what a poly-encoder has by default (`PolyEncoderConfig`)."""
 HIDDEN = -1e30
 """Added to the logits of tokens that are not there; a number in bfloat16 too."""
 BELOW = -2.0
@@ -69,30 +74,52 @@ def apart(batch: Batch, gate: Tensor) -> tuple[Tensor, Tensor]:
 
 
 class InteractionHead(nn.Module):
-    """The score of a pair: the cosine of the two means, and of every token's best match.
+    """The score of a pair: how near the texts are as a whole, and every token's best match.
 
-    Late interaction as in ColBERT (Khattab and Zaharia, 2020), in both directions, with a learnt
-    weight of each token; over outputs that have seen the other text, if they were read together.
-    `gate` is the one that `apart` takes, or one for each layer and head (`models.once`).
+    As a whole: the cosines of the candidate's mean with m vectors of the context, over which it
+    attends, as in the poly-encoder; without codes, with the context's mean. Every token: late
+    interaction as in ColBERT (Khattab and Zaharia, 2020), in both directions, with a learnt weight
+    of each token; over outputs that have seen the other text, if they were read together. `gate` is
+    the one that `apart` takes, or one for each layer and head (`models.once`).
     """
 
-    def __init__(self, width: int, gate: float, gates: tuple[int, ...] = ()) -> None:
-        """`gates`: the shape of the gates; by default there is one."""
+    def __init__(
+        self, width: int, gate: float, gates: tuple[int, ...] = (), num_codes: int = 0
+    ) -> None:
+        """`gates`: the shape of the gates; by default there is one. `num_codes`: m."""
         super().__init__()
         self.weights = nn.Parameter(torch.tensor(WEIGHTS).log())
         self.importance = nn.Parameter(torch.zeros(2, width))
         self.gate = nn.Parameter(torch.full(gates, float(gate)))
+        self.codes: nn.Parameter | None = None
+        self.recency: nn.Parameter | None = None
+        if num_codes:
+            self.codes = nn.Parameter(torch.empty(num_codes, width))
+            self.recency = nn.Parameter(torch.linspace(0, CODE_RECENCY, num_codes))
+            self.reset_codes(1.0)
+
+    def reset_codes(self, output_norm: float) -> None:
+        """Draw new codes, if there are any, for token outputs of this Euclidean norm."""
+        if self.codes is not None:
+            draw_codes(self.codes, output_norm, 1.0)
+
+    def wholes(self, outputs: Tensor, mask: Tensor) -> Tensor:
+        """The vectors of contexts as wholes, of norm 1: (B, T, h), (B, T) → (B, m, h)."""
+        if self.codes is None:
+            return mean(outputs, mask)[:, None]
+        vectors = attend(self.codes, outputs, mask, 1.0, self.recency, CODE_MEAN)
+        return functional.normalize(vectors, dim=-1)
 
     def forward(self, outputs: Tensor, sides: Sides) -> Tensor:
         """Outputs (B, T, h) of pairs to scores (B, 1)."""
-        left, right = (mean(outputs, side) for side in sides)
+        wholes, right = self.wholes(outputs, sides.context), mean(outputs, sides.candidate)
         tokens = functional.normalize(outputs, dim=-1)
         cosines = tokens @ tokens.transpose(-1, -2)  # (B, T, T)
         there = cosines.masked_fill(~sides.context[:, :, None], -torch.inf).amax(dim=1)
         back = cosines.masked_fill(~sides.candidate[:, None, :], -torch.inf).amax(dim=2)
         shares = self.shares(outputs, sides.context, 0), self.shares(outputs, sides.candidate, 1)
         parts = [
-            (left * right).sum(dim=-1),
+            nearness(wholes, right[:, None])[:, 0],
             (there * shares[1]).sum(dim=-1),
             (back * shares[0]).sum(dim=-1),
         ]
@@ -108,6 +135,7 @@ class InteractionHead(nn.Module):
 
         Tokens that are not there are zeros.
         """
+        wholes = self.wholes(contexts, contexts.any(dim=-1))
         rows, columns = blocks(contexts), blocks(candidates)
         size = contexts.shape[0] * contexts.shape[1] * candidates.shape[0] * candidates.shape[1]
         keep = size <= KEPT_COSINES or not torch.is_grad_enabled()
@@ -115,7 +143,7 @@ class InteractionHead(nn.Module):
         for row, length in rows:
             line = []
             for column, width in columns:
-                block = contexts[row, :length], candidates[column, :width]
+                block = wholes[row], contexts[row, :length], candidates[column, :width]
                 line.append(
                     self.block(*block)
                     if keep
@@ -132,7 +160,7 @@ class InteractionHead(nn.Module):
         """Each candidate's score by its own context: outputs (n, h) of both, as `laid` → (C,)."""
         whole, own, together = laid.contexts, laid.candidates, laid.together
         rows, grid = whole.padded(contexts), own.padded(candidates)  # (B, T, h), (C, U, h)
-        left, right = mean(rows, whole.real)[laid.owners], mean(grid, own.real)  # (C, h)
+        wholes = self.wholes(rows, whole.real)[laid.owners]  # (C, m, h)
         shares = self.shares(rows, whole.real, 0), self.shares(grid, own.real, 1)
         tokens = together.padded(functional.normalize(candidates, dim=-1))  # (B, S, h)
         cosines = tokens @ functional.normalize(rows, dim=-1).transpose(1, 2)
@@ -142,16 +170,15 @@ class InteractionHead(nn.Module):
         back = back.masked_fill(~own.real[:, :, None], BELOW).amax(dim=1)
         weights = shares[0][laid.owners]
         parts = [
-            (left * right).sum(dim=-1),
+            nearness(wholes, mean(grid, own.real)[:, None])[:, 0],
             (there * shares[1]).sum(dim=-1),
             (back * weights).sum(dim=-1),
         ]
         return (torch.stack(parts, dim=-1) * self.weights.exp()).sum(dim=-1)
 
-    def block(self, contexts: Tensor, candidates: Tensor) -> Tensor:
-        """`score_all` of a few texts: (B, T, h), (N, U, h) → (B, N)."""
+    def block(self, wholes: Tensor, contexts: Tensor, candidates: Tensor) -> Tensor:
+        """`score_all` of a few texts: (B, m, h), (B, T, h), (N, U, h) → (B, N)."""
         left_mask, right_mask = contexts.any(dim=-1), candidates.any(dim=-1)
-        left, right = mean(contexts, left_mask), mean(candidates, right_mask)
         cosines = torch.einsum(
             "bth,nuh->bntu",
             functional.normalize(contexts, dim=-1),
@@ -160,11 +187,19 @@ class InteractionHead(nn.Module):
         there = cosines.masked_fill(~left_mask[:, None, :, None], -torch.inf).amax(dim=2)
         back = cosines.masked_fill(~right_mask[None, :, None, :], -torch.inf).amax(dim=3)
         parts = [
-            left @ right.T,
+            poly_scores(wholes / CODE_TEMPERATURE, mean(candidates, right_mask)) * CODE_TEMPERATURE,
             torch.einsum("bnu,nu->bn", there, self.shares(candidates, right_mask, 1)),
             torch.einsum("bnt,bt->bn", back, self.shares(contexts, left_mask, 0)),
         ]
         return (torch.stack(parts, dim=-1) * self.weights.exp()).sum(dim=-1)
+
+
+def nearness(wholes: Tensor, candidates: Tensor) -> Tensor:
+    """The cosines of each context's candidates with its vectors, which they attend over.
+
+    (B, m, h), (B, C, h), all of norm 1 → (B, C).
+    """
+    return poly_scores_each(wholes / CODE_TEMPERATURE, candidates) * CODE_TEMPERATURE
 
 
 def mean(outputs: Tensor, mask: Tensor) -> Tensor:

@@ -5,8 +5,6 @@ Letters: B contexts, T tokens, m vectors, h width of the encoder.
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 from torch import Tensor, nn
 
@@ -16,6 +14,7 @@ from polyrank.models.pooling import (
     after_prompt,
     attend,
     attention_weights,
+    draw_codes,
     select,
     selected_places,
 )
@@ -67,17 +66,12 @@ class PolyEncoder(TwoTower):
         """
         if self.codes is not None:
             scale = attention_scale(self.attention, self.codes.shape[-1])
-            nn.init.normal_(self.codes, std=self.config.code_scale / (output_norm * scale))
+            draw_codes(self.codes, output_norm, scale, self.config.code_scale)
 
     @torch.no_grad()
     def initialise(self) -> None:
         """Draw the codes for the norm that this encoder's outputs have on arbitrary tokens."""
-        generator = torch.Generator().manual_seed(0)
-        encoder: Any = self.context_tower.encoder
-        size: int = encoder.config.vocab_size
-        ids = torch.randint(size, (8, 16), generator=generator)
-        outputs = self.context_tower({"input_ids": ids.to(self.device)})
-        self.reset_codes(float(outputs.norm(dim=-1).mean()))
+        self.reset_codes(self.context_tower.output_norm())
 
     @property
     def num_vectors(self) -> int:

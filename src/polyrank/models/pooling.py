@@ -8,7 +8,7 @@ Letters: B texts, T tokens, h width of the encoder, m vectors.
 from __future__ import annotations
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from polyrank.models.config import ContextVectors, Reduction
 
@@ -92,6 +92,15 @@ def bounds(mask: Tensor) -> tuple[Tensor, Tensor]:
     """Where the tokens of each text begin and end: (B, T) → (B, 1), (B, 1)."""
     begin = mask.to(torch.int32).argmax(dim=1, keepdim=True)
     return begin, begin + mask.sum(dim=1, keepdim=True)
+
+
+def draw_codes(codes: Tensor, output_norm: float, scale: float, spread: float = 1.0) -> None:
+    """Draw codes (m, h) anew, for token outputs of Euclidean norm `output_norm`.
+
+    Their first logits over the outputs, which are multiplied by `scale`, then have the standard
+    deviation `spread`.
+    """
+    nn.init.normal_(codes, std=spread / (output_norm * scale))
 
 
 def attend(

@@ -31,7 +31,9 @@ class TrainingConfig:
     learning_rate: float = 5e-5
     """The peak learning rate of the encoders."""
     new_learning_rate: float = 1e-3
-    """The peak learning rate of new parameters: codes, heads, projections."""
+    """The peak learning rate of new parameters: heads, projections."""
+    code_learning_rate: float = 1e-2
+    """The peak learning rate of the codes of a poly-encoder or of the head `interaction`."""
     static_learning_rate: float = 0.01
     """The peak learning rate of static embeddings. Only texts with a word train its embedding."""
     weight_decay: float = 0.01
@@ -96,6 +98,7 @@ class TrainingConfig:
         rates = (
             "learning_rate",
             "new_learning_rate",
+            "code_learning_rate",
             "static_learning_rate",
             "lora_learning_rate",
         )

@@ -25,7 +25,16 @@ from polyrank.storage import storage_errors, write_text
 from polyrank.training.divergence import DivergenceGuard
 
 LOG = "log.jsonl"
-FIRST = ("step", "epoch", "seconds", "loss", "learning_rate", "new_learning_rate", "grad_norm")
+FIRST = (
+    "step",
+    "epoch",
+    "seconds",
+    "loss",
+    "learning_rate",
+    "new_learning_rate",
+    "code_learning_rate",
+    "grad_norm",
+)
 LEFT_OUT = ("total_flos", "train_loss", "train_runtime")
 """What transformers logs at the end; the record of the run says it better."""
 

@@ -16,6 +16,8 @@ from transformers import get_scheduler
 from polyrank.models.base import Model
 from polyrank.training.config import TrainingConfig
 
+CODES = ("codes", "recency")
+"""What the parameters of codes are called, wherever they are."""
 THRESHOLD = 1e-4
 """The share by which a dev loss must fall below the lowest so far, as in torch."""
 
@@ -37,26 +39,33 @@ def parameter_groups(
     """Parameters by whether they come with the base, and whether they are matrices.
 
     Weight decay is for the matrices of an encoder alone, and for AdamW alone. `setting` names the
-    learning rate of a group: that of the encoders, whatever they are, or that of all else.
+    learning rate of a group: that of the encoders, whatever they are, of codes, or of all else.
     """
     towers = tuple(f"model.{name}." for name in model.tower_names)
     is_static = model.towers[0].is_static
     encoders = config.learning_rate if config.lora_rank is None else config.lora_learning_rate
     rate = config.static_learning_rate if is_static else encoders
-    groups: dict[tuple[bool, bool], list[nn.Parameter]] = {}
+    rates = {
+        "learning_rate": rate,
+        "new_learning_rate": config.new_learning_rate,
+        "code_learning_rate": config.code_learning_rate,
+    }
+    groups: dict[tuple[str, bool], list[nn.Parameter]] = {}
     for name, parameter in module.named_parameters():
         if parameter.requires_grad:
-            is_new = not name.startswith(towers)
-            groups.setdefault((is_new, parameter.ndim > 1), []).append(parameter)
-    decay = config.weight_decay if config.optimiser == "adamw" else 0.0
+            setting = "learning_rate" if name.startswith(towers) else "new_learning_rate"
+            if name.rpartition(".")[2] in CODES and setting == "new_learning_rate":
+                setting = "code_learning_rate"
+            groups.setdefault((setting, parameter.ndim > 1), []).append(parameter)
+    decay = config.weight_decay if config.optimiser == "adamw" and not is_static else 0.0
     return [
         {
             "params": parameters,
-            "lr": config.new_learning_rate if is_new else rate,
-            "setting": "new_learning_rate" if is_new else "learning_rate",
-            "weight_decay": decay if is_matrix and not is_new and not is_static else 0.0,
+            "lr": rates[setting],
+            "setting": setting,
+            "weight_decay": decay if is_matrix and setting == "learning_rate" else 0.0,
         }
-        for (is_new, is_matrix), parameters in groups.items()
+        for (setting, is_matrix), parameters in groups.items()
     ]
 
 

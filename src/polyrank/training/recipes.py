@@ -78,6 +78,7 @@ PAPERS_CODES = {
     "attention": "basic",
     "code_recency": 0.0,
     "code_mean": 0.0,
+    "code_learning_rate": 5e-5,
 }
 CROSS = {
     "reduction": "first",
