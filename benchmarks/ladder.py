@@ -196,7 +196,8 @@ def base_of(name: str | None, data: Path, set_name: str, work: Path) -> str | No
     turns = (
         (each.context,) if isinstance(each.context, str) else each.context for each in examples
     )
-    texts = chain(chain.from_iterable(turns), (each.response for each in examples))
+    responses = (each.response for each in examples)
+    texts = list(dict.fromkeys(chain(chain.from_iterable(turns), responses)))
     identity = [set_name, len(examples)]
     make_base(folder, texts, NEW_BASES[name], identity=identity, seed=0)
     return str(folder)

@@ -112,6 +112,7 @@ def test_a_new_base_has_the_words_of_the_set(work, monkeypatch):
     folder = base_of("tiny", work, "sgd", work)
     made = BiEncoder.from_pretrained(folder, device="cpu")
     assert made.dimension == 16
+    assert "is" in made.tokenizer.pretrained.get_vocab()  # of every response
     assert base_of("tiny", work, "sgd", work) == folder
     assert base_of("elsewhere", work, "sgd", work) == "elsewhere"
     assert base_of(None, work, "sgd", work) is None
