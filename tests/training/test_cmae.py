@@ -1,6 +1,7 @@
 """Contextual masked auto-encoding: what the decoder sees, what is masked, and whole runs."""
 
 import contextlib
+from dataclasses import replace
 from functools import partial
 
 import pytest
@@ -11,6 +12,7 @@ from safetensors.torch import load_file
 
 from polyrank.errors import UsageError
 from polyrank.models.bi_encoder import BiEncoder
+from polyrank.models.heads import sines
 from polyrank.pretraining.pairs import Pair
 from polyrank.tokens.masking_config import MaskingConfig
 from polyrank.training.config import TrainingConfig
@@ -157,6 +159,26 @@ def test_every_family_trains_encoder_and_decoder(family, tmp_path):
         for batch in step_of(setup)["decoded"]:
             _, vectors = setup.module.read(batch)
             assert setup.module.decode(batch, vectors).isfinite().all()
+
+
+def test_the_vector_may_be_added_at_every_token(bert):
+    records = records_of(6, tasks="cmae")
+    records.config = replace(records.config, decoder_vector="every")
+    model = load_variant("bi", bert, shared_towers=True)
+    setup = build(model, records, TrainingConfig(), ObjectiveConfig())
+    plain = build(model, records_of(6, tasks="cmae"), TrainingConfig(), ObjectiveConfig())
+    decoder, first = setup.module.decoders[0], plain.module.decoders[0]
+    words, ids = embeddings_of(setup.module.readers[0]), torch.tensor([[9, 8, 7, 6]])
+    mask, vector = torch.ones_like(ids).bool(), torch.randn(1, words.shape[1])
+    inputs = torch.cat([torch.zeros_like(vector), decoder.word_norm(words[ids[0]])])
+    inputs[1:] += sines(4, vector)
+    found = decoder(vector, ids, mask, words)
+    expected = decoder.layer((inputs + decoder.vector_norm(vector))[None])[:, 1:]
+    torch.testing.assert_close(found, expected)
+    assert not torch.isclose(first(vector, ids, mask, words), found).all(dim=2).any()
+    assert all(
+        torch.equal(*pair) for pair in zip(first.parameters(), decoder.parameters(), strict=True)
+    )
 
 
 def test_how_batches_are_cut_changes_nothing(bert):

@@ -192,9 +192,14 @@ class MaskedDecoder(nn.Module):
     what it reads is missing already.
     """
 
-    def __init__(self, width: int, embeddings: Tensor, counts: Tensor) -> None:
-        """`embeddings` (V, e) are the encoder's; `counts` (V) as for `MaskedHead`."""
+    def __init__(
+        self, width: int, embeddings: Tensor, counts: Tensor, *, at_every_token: bool = False
+    ) -> None:
+        """`embeddings` (V, e) are the encoder's; `counts` (V) as for `MaskedHead`. With
+        `at_every_token`, the vector is also added to every word.
+        """
         super().__init__()
+        self.at_every_token = at_every_token
         own = embeddings.shape[1]
         self.words = nn.Identity() if own == width else nn.Linear(own, width)
         self.word_norm, self.vector_norm = nn.LayerNorm(width), nn.LayerNorm(width)
@@ -217,6 +222,7 @@ class MaskedDecoder(nn.Module):
         words = self.word_norm(self.words(functional.embedding(ids, embeddings)))  # (n, T, h)
         words = words + sines(ids.shape[1], words)
         first = self.vector_norm(vectors)[:, None]  # (n, 1, h)
+        words = words + first if self.at_every_token else words
         read = functional.pad(mask, (1, 0), value=True)  # (n, 1 + T)
         outputs: Tensor = self.layer(
             torch.cat([first, words], dim=1), src_key_padding_mask=~read

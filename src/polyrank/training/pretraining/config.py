@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 from polyrank.config import require
 from polyrank.errors import UsageError, nearest
@@ -24,6 +25,9 @@ class PretrainingConfig:
     """Correct the in-batch softmax for texts that are drawn more often than others."""
     max_joined_length: int = 256
     """The maximum number of tokens of two texts that are read as one. Special tokens count."""
+    decoder_vector: Literal["first", "every"] = "first"
+    """Where the decoder of cmae gets the vector: as its `first` input, as in the paper, or at
+    `every` token too, so that a short run makes more use of it."""
     held_out_pairs: int = 512
     """The number of held-out pairs on which each task is measured."""
 

@@ -38,11 +38,12 @@ class PretrainingModule(TwoTowers):
         seed: int,
         one_for_both: bool,
         has_decoder: bool,
+        at_every_token: bool = False,
         num_answers: int = 2,
     ) -> None:
         """`tokens` are ids as often as texts of the run have them, of any number. With
         `one_for_both`, one encoder is trained, and `finish` makes both towers of it. Whether a text
-        follows has `num_answers`.
+        follows has `num_answers`. `at_every_token` is for the decoder.
         """
         super().__init__(model, objective, loss)
         self.one_for_both = one_for_both
@@ -57,7 +58,9 @@ class PretrainingModule(TwoTowers):
                 self.masked_heads.append(head.to(model.device))
                 self.follows_heads.append(FollowsHead(width, num_answers).to(model.device))
                 if has_decoder:
-                    decoder = MaskedDecoder(width, embeddings.detach(), counts)
+                    decoder = MaskedDecoder(
+                        width, embeddings.detach(), counts, at_every_token=at_every_token
+                    )
                     self.decoders.append(decoder.to(model.device))
 
     @property

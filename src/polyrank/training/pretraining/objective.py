@@ -73,6 +73,7 @@ class Pretraining(Objective):
             seed=config.seed,
             one_for_both=one_for_both(model, examples),
             has_decoder="decoded" in examples.readings,
+            at_every_token=examples.config.decoder_vector == "every",
             num_answers=examples.num_answers,
         )
         collator = PretrainingCollator(
