@@ -108,15 +108,18 @@ def test_a_context_is_read_once_for_blocks_of_its_candidates(sees, once, monkeyp
     runtime = Runtime(Pipeline({"once": model}), ServerConfig())
     served = runtime.pipeline.models["once"]
 
+    many = flow()
+
     async def ask():
         return await asyncio.gather(
-            runtime.score(served, DIALOGUE, MANY, flow()),
+            runtime.score(served, DIALOGUE, MANY, many),
             runtime.score_pairs(served, [*pairs, *pairs[:3]], flow()),
             runtime.score(served, "hello", ["yes"], flow()),
         )
 
     try:
         ranked, scored, single = asyncio.run(ask())
+        assert many.num_items == len(set(MANY)), "pairs, not blocks"
         assert sum(candidates for _, candidates in lengths) == len(set(MANY)) + len(pairs) + 1
         assert sum(contexts for contexts, _ in lengths) < 60
         lengths.clear()

@@ -229,6 +229,11 @@ class ContextLane:
         self.budget = min(self.budget, cost)
 
 
+def number_of(items: Sequence[Any]) -> int:
+    """How many texts or pairs the items of a lane are."""
+    return sum(len(each.candidates) if isinstance(each, ContextTokens) else 1 for each in items)
+
+
 def require_numbers(results: NDArray[np.float32], what: str) -> None:
     """Raise RequestError for results that are not numbers: the model's fault, not the client's."""
     if not np.isfinite(results).all():

@@ -19,7 +19,7 @@ from polyrank.serving.logs import LOG, log_failure
 from polyrank.serving.scheduling.fair_queue import Entry, FairQueue
 from polyrank.serving.scheduling.flow import Flow
 from polyrank.serving.scheduling.jobs import Job, Work
-from polyrank.serving.scheduling.lanes import CallLane, Lane, Stage
+from polyrank.serving.scheduling.lanes import CallLane, Lane, Stage, number_of
 
 MEMORY = 0.98
 """How much of what is known of the speed remains after another batch."""
@@ -175,7 +175,7 @@ class Scheduler:
         """
         costs = work.lane.costs(items)
         if work.lane.stage == "model" and not isinstance(work.lane, CallLane):
-            work.job.flow.num_items += len(items)
+            work.job.flow.num_items += number_of(items)
             work.job.flow.num_tokens += sum(costs)
         if estimate is not None:
             self._hold(work.job, sum(costs) - estimate)
@@ -255,6 +255,7 @@ class Scheduler:
         for row, entry in enumerate(batch):
             rows.setdefault(entry[3], []).append(row)
         costs = [work.costs[place] for _, _, place, work in batch]
+        number = number_of([work.items[place] for _, _, place, work in batch])
         for flow in {work.job.flow for work in rows}:
             times = flow.times
             setattr(times, lane.stage, getattr(times, lane.stage) + seconds)
@@ -269,7 +270,7 @@ class Scheduler:
             self.observer.batch(
                 lane.name,
                 lane.stage,
-                items=len(batch),
+                items=number,
                 tokens=sum(costs),
                 padded=lane.padded(costs),
                 seconds=seconds,
