@@ -433,8 +433,9 @@ def test_no_graph_at_all_is_refused(poly):
         load_model(poly)
 
 
-def test_a_server_runs_an_export(exported):
-    model, folder = exported("poly")
+@pytest.mark.parametrize("case", ["poly", "once"])
+def test_a_server_runs_an_export(case, exported):
+    model, folder = exported(case)
     pipeline = load_pipeline(PipelineConfig(models=(f"graph={folder}",)), device="cpu")
     served = pipeline.models["graph"]
     assert served.model.engine is not None

@@ -260,7 +260,19 @@ class CrossEncoder(Model):
         laid: Laid,
         kept: KeptContexts | None,
     ) -> tuple[Tensor, KeptContexts | None]:
-        """`read_once` of a batch that is laid out."""
+        """`read_once` of a batch that is laid out.
+
+        Args:
+            tower: As for `read`.
+            candidate_tower: As for `read`.
+            head: As for `read`.
+            batch: The token ids; of the contexts only if nothing was kept.
+            laid: Where the tokens stand.
+            kept: As for `read_once`.
+
+        Returns:
+            As `read_once`.
+        """
         second = candidate_tower or tower
         apart = head if isinstance(head, InteractionHead) else None
         gates = None if apart is None else apart.gate
@@ -403,8 +415,13 @@ class CrossEncoder(Model):
         return scores
 
     def read_groups(self, grouped: Grouped) -> Iterator[tuple[Tensor, Tensor]]:
-        """Yield the places of a block of candidates and their scores, from one reading of each
-        context; on the CPU.
+        """The scores of contexts' candidates, from one reading of each context.
+
+        Args:
+            grouped: Contexts and their candidates, as `grouped` gives them.
+
+        Yields:
+            The places of some candidates and their scores, on the CPU.
         """
         if self.engine is not None:
             yield from self.run_groups(grouped, self.engine)
@@ -420,7 +437,15 @@ class CrossEncoder(Model):
                 yield batch["rows"], found.cpu()
 
     def run_groups(self, grouped: Grouped, engine: Engine) -> Iterator[tuple[Tensor, Tensor]]:
-        """`read_groups` by an engine, which reads one context at a time and padded candidates."""
+        """`read_groups` by an engine, which reads one context at a time and padded candidates.
+
+        Args:
+            grouped: As for `read_groups`.
+            engine: Runs the graphs `kept` and `block`.
+
+        Yields:
+            As `read_groups`.
+        """
         for group in grouped.groups:
             kept = [
                 engine.run("kept", {"input_ids": torch.tensor([grouped.contexts[place]])})
