@@ -32,7 +32,8 @@ class Masking:
         if tokenizer.mask_token_id is None:
             raise ModelError(
                 f"The tokeniser {type(tokenizer).__name__} has no mask token.",
-                "Use the tokeniser of a masked language model, or leave out mlm.",
+                "Use the tokeniser of a masked language model, or leave out mlm, cmae, "
+                "next_sentence and next_utterance.",
             )
         self.config = config
         self.mask_id: int = tokenizer.mask_token_id
