@@ -12,6 +12,8 @@ from polyrank.models.adapters.layers import adapter_parameters, attach, merge
 from polyrank.models.cross_encoder import CrossEncoder
 from polyrank.models.layers import layers_of
 from polyrank.models.once import (
+    LIKE,
+    Rows,
     SoftmaxAndSum,
     lay_out,
     read_candidates,
@@ -281,3 +283,29 @@ def test_what_cannot_be_read_once_is_refused(bert, encoder_folder):
             CrossEncoder.from_pretrained(folder, reading="once", **chosen)
     with pytest.raises(UsageError, match="context_sees_candidates must be false"):
         CrossEncoder.from_pretrained(bert, context_sees_candidates=True)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_fused_attention_scores_as_the_plain_one(dtype, bert, monkeypatch):
+    torch.manual_seed(0)
+    model = CrossEncoder.from_pretrained(
+        bert, head="interaction", reading="once", gate=-1.0, device="cpu", dtype=dtype
+    )
+    contexts, candidates = ["how do i read a file", ["hello", "old kernel"]], TEXTS * 8
+    monkeypatch.setattr("polyrank.models.once.MANY", 1)
+    fused = model.score(contexts, candidates)
+    monkeypatch.setattr("polyrank.models.once.FUSED", None)
+    plain = model.score(contexts, candidates)
+    near = 1e-4 if dtype == "float32" else 0.05
+    torch.testing.assert_close(fused, plain, atol=near, rtol=near)
+
+
+def test_rows_of_like_length_stand_together():
+    lengths = torch.tensor([3, 64, 1, 50, 2, 60])
+    rows = Rows(lengths)
+    found = torch.cat([tokens for tokens, _ in rows.by_length])
+    assert sorted(found.tolist()) == list(range(int(lengths.sum())))
+    for tokens, part in rows.by_length:
+        assert part.lengths.min() >= LIKE * part.longest
+        assert torch.equal(lengths[rows.row[tokens]], part.lengths[part.row])
+        assert torch.equal(rows.places[tokens], part.places)

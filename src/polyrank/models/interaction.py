@@ -160,7 +160,8 @@ class InteractionHead(nn.Module):
         """Each candidate's score by its own context: outputs (n, h) of both, as `laid` → (C,)."""
         whole, own, together = laid.contexts, laid.candidates, laid.together
         rows, grid = whole.padded(contexts), own.padded(candidates)  # (B, T, h), (C, U, h)
-        wholes = self.wholes(rows, whole.real)[laid.owners]  # (C, m, h)
+        means = laid.own.padded(mean(grid, own.real))  # (B, most candidates of one, h)
+        near = laid.own.tokens(nearness(self.wholes(rows, whole.real), means))  # (C,)
         shares = self.shares(rows, whole.real, 0), self.shares(grid, own.real, 1)
         tokens = together.padded(functional.normalize(candidates, dim=-1))  # (B, S, h)
         cosines = tokens @ functional.normalize(rows, dim=-1).transpose(1, 2)
@@ -170,7 +171,7 @@ class InteractionHead(nn.Module):
         back = back.masked_fill(~own.real[:, :, None], BELOW).amax(dim=1)
         weights = shares[0][laid.owners]
         parts = [
-            nearness(wholes, mean(grid, own.real)[:, None])[:, 0],
+            near,
             (there * shares[1]).sum(dim=-1),
             (back * weights).sum(dim=-1),
         ]

@@ -18,6 +18,8 @@ S tokens of all candidates of one context; n tokens, h width, A heads, d width o
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import torch
@@ -27,6 +29,12 @@ from polyrank.models.backbone import Backbone
 from polyrank.models.layers import Heads, layers_of
 from polyrank.tokens.batching import Batch
 
+LIKE = 0.7
+"""How long a row must be, as a share of the longest, to be computed together with it."""
+MANY = 64
+"""Queries of a row from which on fused attention is faster."""
+FUSED: Any = getattr(torch.ops.aten, "_scaled_dot_product_flash_attention_for_cpu", None)
+"""torch's fused attention on CPUs, with the logarithms of its sums, which its public call lacks."""
 HIDDEN = -1e30
 """Added to the logits of tokens that are not there; a number in bfloat16 too."""
 
@@ -36,6 +44,7 @@ class Rows:
 
     def __init__(self, lengths: Tensor) -> None:
         """`lengths` (R,): the tokens of each row."""
+        self.lengths = lengths
         self.count, self.longest = len(lengths), int(lengths.max()) if len(lengths) else 0
         device = lengths.device
         places = torch.arange(self.longest, device=device)
@@ -43,6 +52,22 @@ class Rows:
         self.flat = torch.nonzero(self.real.reshape(-1))[:, 0]  # (n,)
         self.places = places.expand(self.count, -1)[self.real]  # (n,)
         self.row = torch.arange(self.count, device=device).repeat_interleave(lengths)  # (n,)
+
+    @cached_property
+    def by_length(self) -> list[tuple[Tensor, Rows]]:
+        """Rows of like length, longest first: the places of their tokens, and they alone."""
+        lengths, order = self.lengths.sort(descending=True, stable=True)
+        sizes = lengths.tolist()
+        cuts = [0]
+        for place, size in enumerate(sizes):
+            if size < LIKE * sizes[cuts[-1]]:
+                cuts.append(place)
+        starts = self.lengths.cumsum(0) - self.lengths
+        parts = []
+        for start, stop in pairwise([*cuts, len(sizes)]):
+            rows = Rows(lengths[start:stop])
+            parts.append((starts[order[start:stop]][rows.row] + rows.places, rows))
+        return parts
 
     def padded(self, tokens: Tensor) -> Tensor:
         """(n, …) → (R, longest, …), zeros elsewhere."""
@@ -62,6 +87,11 @@ class PaddedRows(Rows):
         self.real = real
         self.count, self.longest = real.shape
         self.places = torch.arange(real.shape[1], device=real.device).expand(real.shape).flatten()
+
+    @cached_property
+    def by_length(self) -> list[tuple[Tensor, Rows]]:
+        """All rows at once: a graph cannot tell lengths apart."""
+        return [(torch.arange(self.real.numel(), device=self.real.device), self)]
 
     def padded(self, tokens: Tensor) -> Tensor:
         """(n, …) → (R, longest, …)."""
@@ -87,6 +117,8 @@ class Laid(NamedTuple):
     """(n,)."""
     owners: Tensor
     """The row of each candidate's context: (C,)."""
+    own: Rows
+    """The candidates of each context, each as one: (B, most of one)."""
 
 
 def lay_out(batch: Batch, *, continued: bool) -> Laid:
@@ -103,7 +135,9 @@ def lay_out(batch: Batch, *, continued: bool) -> Laid:
     places = candidates.places
     if continued:
         places = places + batch["context_lengths"][owners][candidates.row]
-    return Laid(contexts, candidates, Rows(sums), contexts.places, places, owners)
+    counts = torch.bincount(owners, minlength=contexts.count)
+    own = Rows(counts)
+    return Laid(contexts, candidates, Rows(sums), contexts.places, places, owners, own)
 
 
 def lay_out_padded(context: int, real: Tensor, *, continued: bool) -> Laid:
@@ -115,7 +149,8 @@ def lay_out_padded(context: int, real: Tensor, *, continued: bool) -> Laid:
     contexts, candidates = PaddedRows(real.new_ones(1, context)), PaddedRows(real)
     places = candidates.places + context if continued else candidates.places
     together = PaddedRows(real.reshape(1, -1))
-    return Laid(contexts, candidates, together, contexts.places, places, owners)
+    own = PaddedRows(owners[None] == 0)
+    return Laid(contexts, candidates, together, contexts.places, places, owners, own)
 
 
 @dataclass
@@ -174,10 +209,32 @@ def attend(query: Tensor, key: Tensor, value: Tensor, bias: Tensor) -> tuple[Ten
 
     Returns what it mixed (R, A, Q, d) and the logarithm of its sum (R, A, Q, 1).
     """
-    logits = (query * query.shape[-1] ** -0.5) @ key.transpose(-1, -2) + bias.to(query.dtype)
+    bias = bias.to(query.dtype)
+    if is_fused(query):
+        mask = bias.expand(-1, -1, query.shape[2], -1)
+        mixed, sums = FUSED(query, key, value, attn_mask=mask)
+        return mixed, sums[..., None]
+    logits = (query * query.shape[-1] ** -0.5) @ key.transpose(-1, -2) + bias
     taken = SoftmaxAndSum.apply if torch.is_grad_enabled() else softmax_and_sum
     shares, sums = taken(logits, value.dtype)
     return shares @ value, sums
+
+
+def is_fused(query: Tensor) -> bool:
+    """Whether fused attention computes this, and is faster: without gradients, on a CPU."""
+    return (
+        FUSED is not None
+        and not (torch.is_grad_enabled() or is_traced())
+        and query.device.type == "cpu"
+        and query.dtype in (torch.float32, torch.bfloat16)
+        and query.shape[2] >= MANY
+    )
+
+
+def is_traced() -> bool:
+    """Whether a graph is being made of this."""
+    tracing: bool = torch.jit.is_tracing()  # type: ignore[attr-defined]
+    return tracing or torch.compiler.is_compiling()
 
 
 def joined(other: tuple[Tensor, Tensor], own: tuple[Tensor, Tensor], gate: Tensor | None) -> Tensor:
@@ -219,8 +276,29 @@ def out_of_heads(rows: Rows, mixed: Tensor) -> Tensor:
     return rows.tokens(mixed.transpose(1, 2))
 
 
-def attend_within(rows: Rows, heads: Heads, places: Tensor, reach: int | None) -> Any:
-    """Attention of each row's tokens to themselves: (n, A, d), (n, A, 1)."""
+def attend_within(
+    rows: Rows, heads: Heads, places: Tensor, reach: int | None
+) -> tuple[Tensor, Tensor]:
+    """Attention of each row's tokens to themselves: (n, A, d), (n, A, 1).
+
+    Rows of like length are computed together, so that little of them is padding.
+    """
+    parts = rows.by_length
+    if len(parts) == 1:
+        return attend_in_rows(rows, heads, places, reach)
+    found = [
+        attend_in_rows(part, Heads(*(each[tokens] for each in heads)), places[tokens], reach)
+        for tokens, part in parts
+    ]
+    back = torch.cat([tokens for tokens, _ in parts]).argsort()
+    mixed, sums = (torch.cat(each)[back] for each in zip(*found, strict=True))
+    return mixed, sums
+
+
+def attend_in_rows(
+    rows: Rows, heads: Heads, places: Tensor, reach: int | None
+) -> tuple[Tensor, Tensor]:
+    """`attend_within`, all rows at once."""
     query, key, value = (in_heads(rows, each) for each in heads)
     padded = rows.padded(places)
     bias = far(hidden_keys(rows), padded, padded, reach)
