@@ -360,7 +360,7 @@ import time
 try:
     with bar("Training", total=200, unit="steps") as task:
         task(50)
-        time.sleep(600)
+        time.sleep(60)
 except KeyboardInterrupt:
     print("\\nInterrupted.", file=sys.stderr)
 print(type(sys.stderr).__name__, type(sys.stdout).__name__)

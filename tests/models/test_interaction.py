@@ -195,14 +195,13 @@ def test_scores_and_gradients_are_those_written_out(num_codes):
     outputs.requires_grad_()
     pairs = head(outputs, Sides(context, candidate))[:, 0]
     expected = torch.stack([by_hand(head, *pair) for pair in texts])
-    near = {"atol": 1e-6, "rtol": 1e-4}  # the even share of the codes is in float32
-    torch.testing.assert_close(pairs, expected, **near)
+    torch.testing.assert_close(pairs, expected)
     parameters = [head.weights, head.importance]
     parameters += [head.codes, head.recency] if num_codes else []
     got = torch.autograd.grad(pairs.pow(2).sum(), parameters)
     wanted = torch.autograd.grad(expected.pow(2).sum(), parameters)
     for one, other in zip(got, wanted, strict=True):
-        torch.testing.assert_close(one, other, **near)
+        torch.testing.assert_close(one, other)
         assert one.abs().max() > 1e-3
 
 

@@ -59,7 +59,7 @@ def test_the_command_trains_two_encoders(bert, wide, tmp_path, capsys):
 def test_pairs_read_as_one_text_need_one_encoder(bert, wide, tmp_path):
     made(bert, wide).save_pretrained(tmp_path / "base")
     given = {"shared_towers": False, "projection": 24}
-    with pytest.raises(UsageError, match="read a pair as one text"):
+    with pytest.raises(UsageError, match="two encoders with their own vocabularies"):
         pretraining_of(tmp_path / "base", tasks="mlm", **given)
 
 

@@ -140,6 +140,6 @@ def attention_weights(
         logits = logits - recency[None, :, None] * after[:, None, :]
     weights = logits.masked_fill(~mask[:, None, :], -torch.inf).softmax(dim=-1)  # (B, m, T)
     if mean_share > 0:
-        even = mask / mask.sum(dim=1, keepdim=True)  # (B, T)
+        even = mask.to(weights.dtype) / mask.sum(dim=1, keepdim=True)  # (B, T)
         weights = (1 - mean_share) * weights + mean_share * even[:, None, :]
     return weights
