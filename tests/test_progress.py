@@ -356,7 +356,9 @@ def test_ctrl_c_leaves_the_terminal_clean():
     program = (
         PROGRAM
         + """
+import signal
 import time
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a job in the background ignores it
 try:
     with bar("Training", total=200, unit="steps") as task:
         task(50)
