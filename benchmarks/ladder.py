@@ -36,6 +36,7 @@ from typing import Any
 import torch
 
 from benchmarks import protocol
+from benchmarks.command import exit_code
 from benchmarks.ladder_plot import draw_budgets
 from benchmarks.ledger import LEDGER, Entry, Ledger, contenders
 from benchmarks.ledger_tables import section
@@ -43,13 +44,12 @@ from benchmarks.parts import SETS, parts_of
 from benchmarks.results_store import table
 from benchmarks.runs import Plan
 from benchmarks.timing import interleaved
-from polyrank.errors import PolyrankError, UsageError, nearest
+from polyrank.errors import UsageError, nearest
 from polyrank.evaluation.comparison import Comparison, compare_contenders
 from polyrank.evaluation.latency import Latency, asker
 from polyrank.evaluation.plot import draw
 from polyrank.models.checkpoint import load_model
 from polyrank.models.config import NewEncoderConfig
-from polyrank.progress import quieten_libraries
 from polyrank.runtime import resolve_device
 from polyrank.storage import write_text
 from polyrank.training.config import TrainingConfig
@@ -305,16 +305,7 @@ def parser() -> argparse.ArgumentParser:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """The exit code."""
-    given = parser().parse_args(arguments)
-    quieten_libraries()
-    if given.threads:
-        torch.set_num_threads(given.threads)
-    try:
-        print(perform(given))
-    except PolyrankError as error:
-        print(error, file=sys.stderr)
-        return 2
-    return 0
+    return exit_code(parser().parse_args(arguments), lambda given: print(perform(given)))
 
 
 def perform(given: argparse.Namespace) -> str:

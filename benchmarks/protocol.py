@@ -30,17 +30,16 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import torch
-
+from benchmarks.command import exit_code
 from benchmarks.generalise import MEASURES, Elsewhere, lengths_for, suits
 from benchmarks.ledger import LEDGER, Entry, Ledger
 from benchmarks.ledger_tables import report
 from benchmarks.parts import SETS, parts_of
 from benchmarks.runs import UNTRAINED, Plan, filed, measured, trained
-from polyrank.errors import PolyrankError, UsageError, nearest
+from polyrank.errors import UsageError, nearest
 from polyrank.models.checkpoint import load_model
 from polyrank.models.config import CONFIGS
-from polyrank.progress import Say, quieten_libraries
+from polyrank.progress import Say
 
 MEASURED = ("choose", "dev")
 
@@ -190,20 +189,12 @@ def plan_of(given: argparse.Namespace) -> Plan:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """The exit code."""
-    given = parser().parse_args(arguments)
-    quieten_libraries()
-    if getattr(given, "threads", None):
-        torch.set_num_threads(given.threads)
-    try:
-        perform(given, Ledger(given.ledger))
-    except PolyrankError as error:
-        print(error, file=sys.stderr)
-        return 2
-    return 0
+    return exit_code(parser().parse_args(arguments), perform)
 
 
-def perform(given: argparse.Namespace, ledger: Ledger) -> None:
+def perform(given: argparse.Namespace) -> None:
     """Do what the command line asks for."""
+    ledger = Ledger(given.ledger)
     known = {one.name for one in ledger.entries()}
     for name in (*getattr(given, "compare", ()), *getattr(given, "names", ())):
         if name not in known:

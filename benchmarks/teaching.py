@@ -29,16 +29,15 @@ import torch
 from numpy.typing import NDArray
 
 from benchmarks import protocol
+from benchmarks.command import exit_code
 from benchmarks.ledger import LEDGER, Entry, Ledger, contenders
 from benchmarks.parts import SETS, parts_of
 from benchmarks.results_store import table
 from benchmarks.runs import UNTRAINED, Plan, measured
-from polyrank.errors import PolyrankError
 from polyrank.evaluation.comparison import compare_contenders
 from polyrank.evaluation.report import difference_cells, markdown_rows
 from polyrank.evaluation.significance import resamples
 from polyrank.models.checkpoint import load_model
-from polyrank.progress import quieten_libraries
 from polyrank.records import Context
 from polyrank.training.objectives.kl import mean_scores
 from polyrank.training.teaching.teacher import Teacher
@@ -269,16 +268,7 @@ def parser() -> argparse.ArgumentParser:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """The exit code."""
-    given = parser().parse_args(arguments)
-    quieten_libraries()
-    if given.threads:
-        torch.set_num_threads(given.threads)
-    try:
-        print(experiment(given))
-    except PolyrankError as error:
-        print(error, file=sys.stderr)
-        return 2
-    return 0
+    return exit_code(parser().parse_args(arguments), lambda given: print(experiment(given)))
 
 
 if __name__ == "__main__":

@@ -4,29 +4,12 @@ import numpy as np
 import pytest
 import torch
 from benchmarks.ledger import Ledger
-from benchmarks.parts import Parts, with_drawn_candidates
 from benchmarks.teaching import Together, way_to_teacher
 
 from benchmarks import runs, teaching
-from polyrank.data.examples import write_examples
-from polyrank.records import Example
-from tiny_encoders import WORDS, load_variant
+from tiny_encoders import load_variant
 
 STEPS = '{"max_steps": 2, "batch_size": 4}'
-
-
-@pytest.fixture
-def work(tmp_path):
-    """A folder with the parts of a small set."""
-    examples = [
-        Example(id=f"{number}", context=f"what is {word}", response=f"{word} is {number}")
-        for number, word in enumerate(WORDS[:48])
-    ]
-    asked = with_drawn_candidates(examples, examples)
-    made = Parts(train=examples, choose=asked[:24], dev=asked[24:])
-    for part, own in vars(made).items():
-        write_examples(tmp_path / "parts" / "sgd" / f"{part}.jsonl", own)
-    return tmp_path
 
 
 def arguments(work, bert, *more):

@@ -54,6 +54,12 @@ class Rows:
         self.row = torch.arange(self.count, device=device).repeat_interleave(lengths)  # (n,)
 
     @cached_property
+    def bias(self) -> Tensor:
+        """What hides the padding, as keys, from every query: (R, 1, 1, longest)."""
+        bias = torch.zeros(self.real.shape, device=self.real.device)
+        return bias.masked_fill(~self.real, HIDDEN)[:, None, None, :]
+
+    @cached_property
     def by_length(self) -> list[tuple[Tensor, Rows]]:
         """Rows of like length, longest first: the places of their tokens, and they alone."""
         lengths, order = self.lengths.sort(descending=True, stable=True)
@@ -68,6 +74,11 @@ class Rows:
             rows = Rows(lengths[start:stop])
             parts.append((starts[order[start:stop]][rows.row] + rows.places, rows))
         return parts
+
+    @cached_property
+    def back(self) -> Tensor:
+        """Where each token is when those of the parts `by_length` are joined: (n,)."""
+        return torch.cat([tokens for tokens, _ in self.by_length]).argsort()
 
     def padded(self, tokens: Tensor) -> Tensor:
         """(n, …) → (R, longest, …), zeros elsewhere."""
@@ -249,13 +260,6 @@ def joined(other: tuple[Tensor, Tensor], own: tuple[Tensor, Tensor], gate: Tenso
     return own[0] + share * (other[0] - own[0])
 
 
-def hidden_keys(rows: Rows) -> Tensor:
-    """What hides the padding of rows from every query: (R, 1, 1, longest)."""
-    return torch.zeros(rows.real.shape, device=rows.real.device).masked_fill(~rows.real, HIDDEN)[
-        :, None, None, :
-    ]
-
-
 def far(bias: Tensor, queries: Tensor, keys: Tensor, reach: int | None) -> Tensor:
     """A bias that also hides keys further than `reach` positions: (R, Q), (R, K) → (R, 1, Q, K)."""
     if reach is None:
@@ -290,8 +294,7 @@ def attend_within(
         attend_in_rows(part, Heads(*(each[tokens] for each in heads)), places[tokens], reach)
         for tokens, part in parts
     ]
-    back = torch.cat([tokens for tokens, _ in parts]).argsort()
-    mixed, sums = (torch.cat(each)[back] for each in zip(*found, strict=True))
+    mixed, sums = (torch.cat(each)[rows.back] for each in zip(*found, strict=True))
     return mixed, sums
 
 
@@ -301,7 +304,7 @@ def attend_in_rows(
     """`attend_within`, all rows at once."""
     query, key, value = (in_heads(rows, each) for each in heads)
     padded = rows.padded(places)
-    bias = far(hidden_keys(rows), padded, padded, reach)
+    bias = far(rows.bias, padded, padded, reach)
     mixed, sums = attend(query, key, value, bias)
     return out_of_heads(rows, mixed), out_of_heads(rows, sums)
 
@@ -352,7 +355,7 @@ def attend_to_contexts(
     """Attention of the candidates' tokens to those of their contexts: (n, A, d), (n, A, 1)."""
     rows = laid.together
     bias = far(
-        hidden_keys(laid.contexts),
+        laid.contexts.bias,
         rows.padded(laid.candidate_places),
         laid.contexts.padded(laid.context_places),
         reach,
@@ -382,7 +385,7 @@ def read_together(
         reach, gate = one.reach(layer), None if gates is None else gates[number]
         left = one.heads(layer, contexts, places)
         right = two.heads(next_layer, candidates, others)
-        bias = far(hidden_keys(together), rows.padded(places), together.padded(others), reach)
+        bias = far(together.bias, rows.padded(places), together.padded(others), reach)
         query = in_heads(rows, left.query)
         found = attend(query, in_heads(together, right.key), in_heads(together, right.value), bias)
         seen = out_of_heads(rows, found[0]), out_of_heads(rows, found[1])
