@@ -269,7 +269,7 @@ VARIANTS = {
         {"temperature": 1.0, "num_codes": 5, "context_vectors": "last_and_first"},
     ),
     "cross": (CrossEncoder, {"head": "linear"}),
-    "cross-interaction": (CrossEncoder, {"head": "interaction"}),
+    "cross-interaction": (CrossEncoder, {"head": "interaction", "reading": "pairs"}),
 }
 """The architectures in all their kinds of context vectors, with scores of the order of one."""
 

@@ -116,6 +116,8 @@ def test_classes_keep_their_names(bert, tmp_path):
         ("poly-last-and-first", {"truncate_dim": 9}),
         ("cross-interaction", {}),
         ("cross-interaction", {"shared_towers": True}),
+        ("cross-interaction", {"reading": "once"}),
+        ("cross", {"reading": "once"}),
         ("cross", {"candidate_prompt": "a sign of "}),
     ],
     ids=str,
@@ -179,11 +181,10 @@ def test_the_command_says_which_call_to_use(bert, tmp_path, capsys):
     assert "library_name: sentence-transformers" in card
 
 
-@pytest.mark.parametrize("variant", ["cross", "cross-interaction"])
-def test_a_model_that_reads_a_context_once_is_refused(variant, bert, tmp_path):
-    model = load_variant(variant, bert, reading="once")
-    with pytest.raises(UsageError, match="sentence-transformers reads each pair anew"):
-        polyrank.export(model, tmp_path / "output", to="sentence-transformers")
+def test_a_context_that_sees_its_candidates_is_refused(bert, tmp_path):
+    model = load_variant("cross", bert, reading="once", context_sees_candidates=True)
+    with pytest.raises(UsageError, match="in batches of its own"):
+        polyrank.export(model, tmp_path / "output", to=TARGET)
 
 
 def test_a_cross_encoder_has_no_candidates(bert, tmp_path):

@@ -31,16 +31,23 @@ def saved_settings(model, folder):
         ("electra", "interaction"),
         ("roberta", "interaction"),
         ("distilbert", "linear"),
-        ("modernbert", "linear"),
+        ("modernbert", "interaction"),
     ],
 )
 def test_every_encoder_gets_a_head_that_ranks(family, head, encoder_folder, tmp_path):
     model = CrossEncoder.from_pretrained(encoder_folder(family), **CPU)
     assert model.config.head == head
+    assert model.config.reading == ("once" if head == "interaction" else "pairs")
     assert model.config.shared_towers is (head != "interaction")
     assert saved_settings(model, tmp_path / "model")["head"] == head  # never auto
     again = load_model(tmp_path / "model", **CPU)
     assert torch.equal(again.score(CONTEXT, TEXTS), model.score(CONTEXT, TEXTS))
+
+
+def test_encoders_that_read_pairs_apart_are_fewer(bert, encoder_folder):
+    for folder, head in ((bert, "interaction"), (encoder_folder("modernbert"), "linear")):
+        model = CrossEncoder.from_pretrained(folder, reading="pairs", **CPU)
+        assert (model.config.head, model.config.reading) == (head, "pairs")
 
 
 @pytest.mark.parametrize("task", ["classify", "regress"])
@@ -53,12 +60,13 @@ def test_from_a_bi_encoder_texts_are_compared_as_it_reads_them(bert, tmp_path):
     assert CrossEncoder.from_pretrained(tmp_path / "bi", **CPU).config.head == "interaction"
 
 
-@pytest.mark.parametrize("given", [{}, {"head": "auto"}])
-def test_a_saved_cross_encoder_keeps_its_head(given, bert, tmp_path):
+@pytest.mark.parametrize("reading", ["pairs", "once"])
+@pytest.mark.parametrize("given", [{}, {"head": "auto", "reading": "auto"}])
+def test_a_saved_cross_encoder_keeps_its_head_and_reading(given, reading, bert, tmp_path):
     for head in ("linear", "pooler", "interaction"):
-        load_variant("cross", bert, head=head).save_pretrained(tmp_path / head)
+        load_variant("cross", bert, head=head, reading=reading).save_pretrained(tmp_path / head)
         again = CrossEncoder.from_pretrained(tmp_path / head, **CPU, **given)
-        assert again.config.head == head
+        assert (again.config.head, again.config.reading) == (head, reading)
 
 
 def test_two_towers_need_an_encoder_that_reads_apart(encoder_folder):

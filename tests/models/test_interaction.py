@@ -165,11 +165,17 @@ def test_one_tower_for_both_sides(bert, tmp_path):
 def test_two_towers_that_are_alike_read_as_one(bert):
     torch.manual_seed(0)
     two = CrossEncoder.from_pretrained(
-        bert, head="interaction", gate=-1.0, device="cpu", dtype="float32"
+        bert, head="interaction", reading="pairs", gate=-1.0, device="cpu", dtype="float32"
     )
     torch.manual_seed(0)
     one = CrossEncoder.from_pretrained(
-        bert, head="interaction", gate=-1.0, shared_towers=True, device="cpu", dtype="float32"
+        bert,
+        head="interaction",
+        reading="pairs",
+        gate=-1.0,
+        shared_towers=True,
+        device="cpu",
+        dtype="float32",
     )
     pairs = [(context, text) for context in CONTEXTS for text in TEXTS[:5]]
     torch.testing.assert_close(two.score_pairs(pairs), one.score_pairs(pairs))
@@ -267,7 +273,7 @@ def test_the_gate_is_trained_where_pairs_are_read(bert):
 
 
 def test_a_pair_may_be_as_long_as_both_texts(bert):
-    model = CrossEncoder.from_pretrained(bert, head="interaction", dtype="float32")
+    model = CrossEncoder.from_pretrained(bert, head="interaction", reading="pairs", dtype="float32")
     assert model.config.max_context_length == model.config.max_candidate_length == 64
     ids, sides = model.encode_pairs(["word " * 200], ["other " * 200])
     assert len(ids[0]) == 128
@@ -280,7 +286,7 @@ def test_a_pair_may_be_as_long_as_both_texts(bert):
 @pytest.mark.parametrize("family", ["distilbert", "modernbert"])
 def test_encoders_that_take_no_positions_are_refused(family, encoder_folder):
     with pytest.raises(UsageError, match="head = interaction needs an encoder of the kind bert"):
-        CrossEncoder.from_pretrained(encoder_folder(family), head="interaction")
+        CrossEncoder.from_pretrained(encoder_folder(family), head="interaction", reading="pairs")
 
 
 def test_classes_are_refused(bert):

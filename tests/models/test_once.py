@@ -281,8 +281,8 @@ def test_what_cannot_be_read_once_is_refused(bert, encoder_folder):
     for folder, chosen, message in refused:
         with pytest.raises(UsageError, match=message):
             CrossEncoder.from_pretrained(folder, reading="once", **chosen)
-    with pytest.raises(UsageError, match="context_sees_candidates must be false"):
-        CrossEncoder.from_pretrained(bert, context_sees_candidates=True)
+    with pytest.raises(UsageError, match="but the cross-encoder reads pairs"):
+        CrossEncoder.from_pretrained(bert, head="linear", context_sees_candidates=True)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from polyrank.cli.flags import flag_of
 from polyrank.cli.output import Output
-from polyrank.config import field_types, to_mapping
+from polyrank.config import field_types, from_mapping, to_mapping
 from polyrank.models.config import CONFIGS, NAMES, CrossEncoderConfig
 
 if TYPE_CHECKING:
@@ -22,6 +22,10 @@ HEADS = {
     "interaction": "it compares the texts token by token and starts from what the base knows",
     "pooler": "the base has one and keeps it",
     "linear": "one layer above one vector",
+}
+READINGS = {
+    "once": "It reads a context once for all its candidates",
+    "pairs": "It reads each pair of a context and a candidate",
 }
 """What `auto` chose, in words."""
 
@@ -40,16 +44,16 @@ def objective_of(options: TrainOptions, arch: str, examples: Records) -> str:
     settings |= cross_settings(options.objective, examples, task, head)
     task, head = task or settings["task"], settings["head"]
     if head == "auto":
-        head = head_on(options.base, task)
+        head = head_on(options.base, task, settings["reading"])
     return choose_objective(options.objective, arch, examples, task, head).name
 
 
-def head_on(base: str | None, task: str) -> str:
+def head_on(base: str | None, task: str, reading: str) -> str:
     """The head of a new cross-encoder, as far as it is known without fetching the base."""
     from polyrank.models.default_head import default_head
 
     if base is not None and Path(base).exists():
-        return default_head(Path(base), task)
+        return default_head(Path(base), task, reading)
     return "interaction" if task == "rank" else "linear"
 
 
@@ -89,7 +93,7 @@ def cross_task(
     `folder` holds its base. A saved one whose head cannot learn from them gets a new head, and
     people are told.
     """
-    from polyrank.models.default_head import with_head
+    from polyrank.models.default_head import with_head, without_auto
     from polyrank.models.description import read_description
     from polyrank.models.loading.settings import needs_new_head
     from polyrank.training.objectives.registry import cross_settings
@@ -99,7 +103,7 @@ def cross_task(
     if description is not None and description.architecture == "cross":
         saved = description.settings
     asked = given.get("task"), given.get("head")
-    given = {name: value for name, value in given.items() if (name, value) != ("head", "auto")}
+    given = without_auto(given)
     needed = {**cross_settings(options.objective, examples, *asked, saved), **given}
     if saved and needs_new_head(saved, needed):
         output.say(
@@ -109,7 +113,11 @@ def cross_task(
     if not saved and "head" not in given:
         needed = {"task": "rank", **needed}  # a base that tells classes may learn to rank
         needed = with_head(folder, saved, needed)
-        output.say(f"The cross-encoder has head = {needed['head']}: {HEADS[needed['head']]}.")
+        chosen = from_mapping(CrossEncoderConfig, needed, where="The model")
+        output.say(
+            f"The cross-encoder has head = {chosen.head}: {HEADS[chosen.head]}. "
+            f"{READINGS[chosen.reading]}."
+        )
     return needed
 
 

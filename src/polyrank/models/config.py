@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
 
 from polyrank.config import require
+from polyrank.errors import UsageError
 from polyrank.tokens.tokenizer import Side, Truncation
 
 Reduction = Literal["first", "mean", "mean_first", "max", "last", "mean_sqrt", "weighted_mean"]
@@ -157,9 +158,10 @@ class CrossEncoderConfig:
     num_codes: int = 64
     """The number of learnt codes of `interaction`, as in the poly-encoder; 0 compares the context's
     mean instead. Other heads have none."""
-    reading: Literal["pairs", "once"] = "pairs"
+    reading: Literal["auto", "pairs", "once"] = "auto"
     """How texts are read to rank. `pairs` reads the context anew with each candidate. `once` reads
-    it once for all its candidates, each of which sees the context and itself."""
+    it once for all its candidates, each of which sees the context and itself. `auto` is `once` with
+    head = interaction, otherwise `pairs`."""
     context_sees_candidates: bool = False
     """With reading = once, whether the context sees all its candidates. Then a score depends on the
     other candidates."""
@@ -207,11 +209,16 @@ class CrossEncoderConfig:
         if self.head not in ("auto", "interaction"):
             object.__setattr__(self, "num_codes", 0)
         require(self.num_codes >= 0, "num_codes", "0 or more", self.num_codes)
+        if self.reading == "auto" and self.head != "auto":
+            reading = "once" if self.head == "interaction" else "pairs"
+            object.__setattr__(self, "reading", reading)
         if self.reading == "once":
             require(self.task == "rank", "task", "rank with reading = once", self.task)
-        known = "false with reading = pairs"
-        sees = self.context_sees_candidates
-        require(not sees or self.reading == "once", "context_sees_candidates", known, sees)
+        if self.context_sees_candidates and self.reading == "pairs":
+            raise UsageError(
+                "context_sees_candidates was set, but the cross-encoder reads pairs.",
+                "Set reading = once as well, or leave it out.",
+            )
         require(self.num_labels > 1, "num_labels", "at least 2", self.num_labels)
         require(0 <= self.head_dropout < 1, "head_dropout", "from 0 to below 1", self.head_dropout)
         for name in ("max_context_length", "max_candidate_length"):

@@ -28,7 +28,7 @@ from polyrank.models.inputs import (
     as_contexts,
     is_vectors,
 )
-from polyrank.models.interaction import InteractionHead, read_side_by_side, sides_of
+from polyrank.models.interaction import CLOSED, InteractionHead, read_side_by_side, sides_of
 from polyrank.models.layers import STEPWISE, gates_of, require_kind
 from polyrank.models.once import (
     KeptContexts,
@@ -60,7 +60,7 @@ class CrossEncoder(Model):
         self, backbone: Backbone, tokenizer: TextTokenizer, config: CrossEncoderConfig
     ) -> None:
         super().__init__(tokenizer)
-        assert config.head != "auto", "the head is chosen where the base is known"
+        assert "auto" not in (config.head, config.reading), "chosen where the base is known"
         self.config = config
         tokenizer.prompt_length(config.context_prompt, config.max_context_length)
         tokenizer.prompt_length(config.candidate_prompt, config.max_candidate_length)
@@ -114,6 +114,12 @@ class CrossEncoder(Model):
     def reads_texts_apart(self) -> bool:
         """Whether it compares texts token by token (`models.interaction`)."""
         return self.config.head == "interaction"
+
+    @property
+    def is_gate_closed(self) -> bool:
+        """Whether it scores texts nearly as if each was read apart."""
+        head = self.head
+        return isinstance(head, InteractionHead) and float(head.gate.detach().max()) <= CLOSED
 
     @property
     def reads_once(self) -> bool:

@@ -16,6 +16,7 @@ from polyrank.models.bert import BERTS
 from polyrank.models.description import DESCRIPTION
 from polyrank.models.foreign.reranker import Reranker, read_config, read_reranker
 from polyrank.models.foreign.sentence_transformers import read_folder
+from polyrank.models.layers import STEPWISE
 
 AUTO = "auto"
 
@@ -28,13 +29,20 @@ def with_head(
     A saved cross-encoder keeps its head, which is in `inherited`; a reranker keeps its own, with
     its task.
     """
-    chosen = {name: value for name, value in settings.items() if (name, value) != ("head", AUTO)}
+    chosen = without_auto(settings)
     if "head" in inherited:
         return chosen
     found = head_of(folder, chosen)
     if found is not None:
         return {**found.settings, **chosen}
-    return {"head": default_head(folder, chosen.get("task", "rank")), **chosen}
+    asked = chosen.get("task", "rank"), chosen.get("reading", AUTO)
+    return {"head": default_head(folder, *asked), **chosen}
+
+
+def without_auto(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings without those that leave the head or the reading to the base."""
+    left_open = {("head", AUTO), ("reading", AUTO)}
+    return {name: value for name, value in settings.items() if (name, value) not in left_open}
 
 
 def head_of(folder: Path, settings: Mapping[str, Any]) -> Reranker | None:
@@ -67,7 +75,7 @@ def reading_of(folder: Path) -> dict[str, Any]:
     return {} if found is None else found.reading
 
 
-def default_head(folder: Path, task: str) -> str:
+def default_head(folder: Path, task: str, reading: str) -> str:
     """The head that learns a task from the base in `folder`.
 
     To rank, a reranker keeps the head that it was trained with. An encoder that can read two texts
@@ -79,7 +87,8 @@ def default_head(folder: Path, task: str) -> str:
     found = ranker_of(folder)
     if found is not None:
         return str(found.settings["head"])
-    return "interaction" if kind_of(folder) in BERTS else "linear"
+    known = BERTS if reading == "pairs" else STEPWISE
+    return "interaction" if kind_of(folder) in known else "linear"
 
 
 def kind_of(folder: Path) -> str | None:

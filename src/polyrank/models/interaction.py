@@ -35,6 +35,9 @@ tokens; together about the scale, 20, of a cosine with temperature 0.05 (docs/lo
 CODE_RECENCY, CODE_MEAN, CODE_TEMPERATURE = 0.1, 0.67, 0.05
 """The codes' first recency, their even share, and the temperature of the attention over their
 vectors: what a poly-encoder has by default (`PolyEncoderConfig`)."""
+CLOSED = -5.0
+"""A gate at or below which the texts hardly see each other: the other text has less than e^−5 of
+the weight that it has with an open gate."""
 HIDDEN = -1e30
 """Added to the logits of tokens that are not there; a number in bfloat16 too."""
 BELOW = -2.0

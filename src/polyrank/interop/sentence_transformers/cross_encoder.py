@@ -27,11 +27,12 @@ SCORES = {"module_output_name": "scores"}
 def can_be_expressed(model: Any) -> bool:
     """Whether a cross-encoder's scores need no module but those of the library.
 
-    It has an encoder of `transformers`, which reads both texts at once, and no prompt for the
+    It has an encoder of `transformers`, which reads pairs of texts as one, and no prompt for the
     second.
     """
     known = model.tower.encoder.config.model_type != VARIANT
-    return known and not model.reads_texts_apart and not model.config.candidate_prompt
+    is_own = model.reads_texts_apart or model.reads_once
+    return known and not is_own and not model.config.candidate_prompt
 
 
 def is_classifier(model: Any) -> bool:

@@ -19,6 +19,8 @@ from torch import Tensor
 from polyrank.tokens.batching import Batch, collate
 
 SIDES = ("context", "candidate")
+NO_LIMIT = 2**62
+"""Tokens of a batch, where the library has chosen its pairs."""
 
 
 class PairScorer(InputModule):
@@ -47,7 +49,8 @@ class PairScorer(InputModule):
     def preprocess(
         self, inputs: Sequence[Any], prompt: str | None = None, **options: Any
     ) -> dict[str, Tensor]:
-        """The token ids of pairs: of both texts together, or of each on its own.
+        """The token ids of pairs: of both texts together, or of each on its own. Where a context is
+        read once, it stands once for all its candidates of the batch.
 
         Args:
             inputs: Pairs.
@@ -61,6 +64,9 @@ class PairScorer(InputModule):
         candidates = [str(pair[1]) for pair in inputs]
         rows = np.arange(len(inputs))
         model = self.model
+        if model.architecture == "cross" and model.reads_once:
+            (batch,) = model.pair_batches(contexts, candidates, NO_LIMIT)
+            return dict(batch)
         if model.architecture == "cross":
             ids, segments = model.encode_pairs(contexts, candidates)
             return collate(ids, rows, model.tokenizer.padding, segments)

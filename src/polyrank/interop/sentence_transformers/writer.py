@@ -108,10 +108,11 @@ def plan_of(model: Any, config: SentenceTransformersExport) -> Plan:
         prompts = dict(zip(("query", "document"), both, strict=True))
         default = "document" if both[0] == both[1] else None
         return Plan(modules, notes, "both", of_vectors(model, prompts, default))
-    if model.architecture == "cross" and model.reads_once:
+    if model.architecture == "cross" and model.config.context_sees_candidates:
         raise UsageError(
-            "The cross-encoder has reading = once, and sentence-transformers reads each pair anew.",
-            "Export it to onnx or openvino, or train one with reading = pairs.",
+            "A score of this cross-encoder depends on all candidates of a context, and "
+            "sentence-transformers scores pairs in batches of its own.",
+            "Train one without context_sees_candidates.",
         )
     is_cross = model.architecture == "cross" and unknown_encoder(model) is None
     if is_cross and cross_encoder.can_be_expressed(model):

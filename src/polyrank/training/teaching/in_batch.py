@@ -2,8 +2,9 @@
 teacher's.
 
 A teacher that reads texts separately encodes the texts of the step once and scores all candidates
-for all contexts. Any other reads pairs, so it scores few candidates for each context: the response,
-the example's negatives, and those that the student finds hardest. Knows nothing of the student.
+for all contexts; a cross-encoder whose gate is closed is one of them. Any other reads pairs, so it
+scores few candidates for each context: the response, the example's negatives, and those that the
+student finds hardest. Knows nothing of the student.
 
 Letters: B contexts of this process, R responses and N candidates of all processes, K teachers, C
 candidates that are scored for each context, U different candidates of this process.
@@ -133,10 +134,12 @@ class Teachers:
 
 
 def reads_apart(model: Any) -> bool:
-    """Whether the texts of a step can be encoded without each other, by the model's own weights."""
+    """Whether the texts of a step can be encoded without each other, by the model's own weights,
+    and then compared.
+    """
     if model.engine is not None:
         return False
-    return model.architecture != "cross" or (model.reads_texts_apart and not model.reads_once)
+    return model.architecture != "cross" or model.is_gate_closed
 
 
 def no_loss(*_: Any) -> Tensor:
