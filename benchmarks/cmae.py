@@ -6,6 +6,7 @@ that part for `--tuning-steps`, and measured on `choose`. Without pre-training t
 the pairs for as many steps more, so that all have the same number of steps.
 
     cmae             a decoder fills in the reply from the vector of its context
+    cmae_every       cmae whose decoder gets the vector at every token, not as its first input
     next_utterance   the reply among those of the step
     three_classes    reply, other turn of the conversation, or from elsewhere; and masked words
     mlm              masked words of context and reply
@@ -58,6 +59,7 @@ IN_BATCH = ["--unrelated-utterances", "0"]
 THREE_CLASSES = ["--unrelated-utterances", "0.333", "--related-utterances", "0.333"]
 BEFORE: dict[str, list[str]] = {
     "cmae": ["--tasks", "cmae"],
+    "cmae_every": ["--tasks", "cmae", "--decoder-vector", "every"],
     "next_utterance": ["--tasks", "next_utterance", *IN_BATCH],
     "three_classes": ["--tasks", "next_utterance", *THREE_CLASSES, "--context-turns", "3"],
     "mlm": ["--tasks", "mlm"],

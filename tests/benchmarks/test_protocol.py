@@ -121,7 +121,7 @@ def test_new_settings_are_added_to_the_first_defaults(monkeypatch, tmp_path):
     monkeypatch.setattr(runs, "DEFAULTS", tmp_path / "defaults.json")
     runs.complete_defaults()
     after = json.loads(runs.DEFAULTS.read_text())
-    assert after["model cross"]["reading"] == "pairs"
+    assert after["model cross"]["reading"] == "auto"
     assert after["training"]["epochs"] == 7.0
 
 

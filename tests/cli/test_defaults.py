@@ -232,8 +232,8 @@ def test_what_is_stated_runs(command, case, more, files, encoder, handed, capsys
         }
         runs = dict(effective)
         if stated.get("head") == "auto":  # it is decided by the base
-            assert runs["head"] == "interaction"
-            runs["head"] = "auto"
+            assert (runs["head"], runs["reading"]) == ("interaction", "once")
+            runs |= {"head": "auto", "reading": "auto"}
             stated["shared_towers"] = default_in(words["--shared-towers"], INTERACTION)
         assert stated == {
             flag.name: as_typed(flag, runs[flag.name]) for flag in flags if flag.name in stated

@@ -121,12 +121,16 @@ class InteractionHead(nn.Module):
         there = cosines.masked_fill(~sides.context[:, :, None], -torch.inf).amax(dim=1)
         back = cosines.masked_fill(~sides.candidate[:, None, :], -torch.inf).amax(dim=2)
         shares = self.shares(outputs, sides.context, 0), self.shares(outputs, sides.candidate, 1)
-        parts = [
+        scores = self.weighed(
             nearness(wholes, right[:, None])[:, 0],
             (there * shares[1]).sum(dim=-1),
             (back * shares[0]).sum(dim=-1),
-        ]
-        return (torch.stack(parts, dim=-1) * self.weights.exp()).sum(dim=-1, keepdim=True)
+        )
+        return scores[:, None]
+
+    def weighed(self, whole: Tensor, there: Tensor, back: Tensor) -> Tensor:
+        """The score from how near the texts are as a whole, and their tokens in both directions."""
+        return (torch.stack([whole, there, back], dim=-1) * self.weights.exp()).sum(dim=-1)
 
     def shares(self, outputs: Tensor, mask: Tensor, side: int) -> Tensor:
         """How much each token's match counts: (B, T, h) → (B, T), of sum 1."""
@@ -173,12 +177,7 @@ class InteractionHead(nn.Module):
         back = own.padded(together.tokens(cosines))  # (C, U, T)
         back = back.masked_fill(~own.real[:, :, None], BELOW).amax(dim=1)
         weights = shares[0][laid.owners]
-        parts = [
-            near,
-            (there * shares[1]).sum(dim=-1),
-            (back * weights).sum(dim=-1),
-        ]
-        return (torch.stack(parts, dim=-1) * self.weights.exp()).sum(dim=-1)
+        return self.weighed(near, (there * shares[1]).sum(dim=-1), (back * weights).sum(dim=-1))
 
     def block(self, wholes: Tensor, contexts: Tensor, candidates: Tensor) -> Tensor:
         """`score_all` of a few texts: (B, m, h), (B, T, h), (N, U, h) → (B, N)."""
@@ -190,12 +189,11 @@ class InteractionHead(nn.Module):
         )
         there = cosines.masked_fill(~left_mask[:, None, :, None], -torch.inf).amax(dim=2)
         back = cosines.masked_fill(~right_mask[None, :, None, :], -torch.inf).amax(dim=3)
-        parts = [
+        return self.weighed(
             poly_scores(wholes / CODE_TEMPERATURE, mean(candidates, right_mask)) * CODE_TEMPERATURE,
             torch.einsum("bnu,nu->bn", there, self.shares(candidates, right_mask, 1)),
             torch.einsum("bnt,bt->bn", back, self.shares(contexts, left_mask, 0)),
-        ]
-        return (torch.stack(parts, dim=-1) * self.weights.exp()).sum(dim=-1)
+        )
 
 
 def nearness(wholes: Tensor, candidates: Tensor) -> Tensor:
