@@ -145,7 +145,7 @@ def tuned(options: argparse.Namespace, name: str, arch: str, before: str, seed: 
     is_bare = before == "none"
     steps = options.tuning_steps + (options.steps if is_bare else 0)
     is_default = is_bare and str(options.base) == str(default_base())
-    label = f"{arch}, {before}"
+    label = f"{arch} after {before}"
     plan = Plan(
         set=name,
         arch=arch,

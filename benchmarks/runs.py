@@ -28,6 +28,7 @@ from benchmarks.ledger import (
 from benchmarks.parts import LENGTHS, Parts
 from polyrank.config import from_mapping, to_mapping
 from polyrank.data.examples import read_examples
+from polyrank.errors import UsageError
 from polyrank.evaluation.ranking import evaluate_examples
 from polyrank.models.checkpoint import ARCHITECTURES, load_model
 from polyrank.models.config import CONFIGS
@@ -70,6 +71,13 @@ class Plan:
     seed: int = 0
     device: str = "auto"
     dtype: str = "auto"
+
+    def __post_init__(self) -> None:
+        if "," in self.name:
+            raise UsageError(
+                f"The name {self.name!r} has a comma, which --compare and --names read as the end.",
+                "Choose a name without one.",
+            )
 
     @property
     def is_untrained(self) -> bool:

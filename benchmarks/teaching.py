@@ -125,7 +125,7 @@ class Experiment:
             own |= {} if grid.candidates is None else {"teacher_candidates": grid.candidates}
             plan = replace(
                 untaught,
-                name=f"{untaught.name}, taught, T {temperature:g}, share {share:g}",
+                name=f"{untaught.name} taught T {temperature:g} share {share:g}",
                 training={**untaught.training, "objective": "in_batch_softmax", **own},
                 teachers=tuple(teachers),
                 seed=self.seeds[0],

@@ -76,9 +76,9 @@ def test_all_have_the_same_steps_and_nothing_is_done_twice(
     main([*given, "--limit", "5"])
     entries = {entry.name: entry for entry in Ledger(tmp_path / "ledger.json").entries()}
     assert {name: entry.steps for name, entry in entries.items()} == {
-        "bi, cmae": 3,
-        "bi, three_classes": 3,
-        "bi, none": 5,
+        "bi after cmae": 3,
+        "bi after three_classes": 3,
+        "bi after none": 5,
     }
     assert len({entry.recipe.base for entry in entries.values()}) == 3
     said = capsys.readouterr().out

@@ -132,6 +132,11 @@ def test_lengths_of_the_set_are_in_no_recipe(plan):
     assert other.recipe().settings == {"max_candidate_length": 128}
 
 
+def test_a_name_with_a_comma_is_refused(plan):
+    with pytest.raises(UsageError, match="has a comma"):
+        dataclasses.replace(plan, name="poly, taught")
+
+
 def test_unknown_settings_are_refused(plan):
     with pytest.raises(UsageError, match="reductoin"):
         dataclasses.replace(plan, settings={"reductoin": "first"}).recipe()

@@ -29,7 +29,7 @@ def test_an_experiment_is_filed_and_not_repeated(work, bert, capsys, monkeypatch
     assert len(trained) == 2 + 2 + 3, "teachers, untaught and taught students"
     assert by_teacher.count(2) == 3
     assert [entry.name for entry in entries if not entry.steps] == ["teachers together"]
-    for words in ("## poly-3", "| poly-3, taught, T 1, share ", "## Chosen on `choose`"):
+    for words in ("## poly-3", "| poly-3 taught T 1 share ", "## Chosen on `choose`"):
         assert words in page
     assert page.count("of the way to the teachers") + page.count("are not above the untaught") == 2
     monkeypatch.setattr(runs, "train", None)
@@ -42,7 +42,7 @@ def test_a_given_teacher_on_dev(work, bert, capsys):
     given = arguments(work, bert, "--students", "bi", "--seeds", "0", "--teacher", work / "mine")
     assert teaching.main([*given, "--on", "dev", "--shares", "1"]) == 0
     found = {(entry.name, entry.on) for entry in Ledger(work / "ledger.json").entries()}
-    names = ("mine", "bi", "bi, taught, T 1, share 1")
+    names = ("mine", "bi", "bi taught T 1 share 1")
     assert found == {(name, on) for name in names for on in ("choose", "dev")}
     assert teaching.main([*given, "--teacher", str(work / "none")]) == 2
     assert "none" in capsys.readouterr().err
