@@ -49,6 +49,8 @@ so that a recipe means the same after the defaults of polyrank have changed."""
 STEPS_PER_CHECKPOINT = 100
 UNTRAINED = {"max_steps": 0}
 METRICS = ("recall@1", "mrr")
+TAUGHT = ("teacher_share", "teacher_candidates", "distillation_temperature")
+"""Settings that have no effect without a teacher."""
 NOTHING: Mapping[str, Any] = MappingProxyType({})
 
 
@@ -101,14 +103,16 @@ class Plan:
     def training_settings(self) -> dict[str, Any]:
         """The settings of training and objective that differ from the defaults."""
         own = vars(TrainingConfig())
+        idle = () if self.teachers or self.examples else TAUGHT
         parts = {
             "training": {n: one for n, one in self.training.items() if n in own},
             "objective": {n: one for n, one in self.training.items() if n not in own},
         }
-        return {
+        found = {
             **differing("training", TrainingConfig, parts["training"]),
             **differing("objective", ObjectiveConfig, parts["objective"]),
         }
+        return {name: value for name, value in found.items() if name not in idle}
 
     def folder(self, work: Path) -> Path:
         """Where the trained model is."""

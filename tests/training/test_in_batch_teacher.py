@@ -84,8 +84,13 @@ def test_loss_and_gradients_are_those_written_out(variant, case, bert):
     count = objective.teacher_candidates
     if count is None and "cross" in TEACHERS[case]:
         count = FEW
+    temperature, share = (8.0, 1.0) if count is None else (1.0, 0.5)
     expected = by_hand(
-        scores, teachers, objective.teacher_share, objective.distillation_temperature, count
+        scores,
+        teachers,
+        objective.teacher_share or share,
+        objective.distillation_temperature or temperature,
+        count,
     )
     torch.testing.assert_close(loss, expected.detach(), rtol=1e-4, atol=1e-5)
     names = [name for name, _ in module.named_parameters() if name in gradients]
@@ -142,8 +147,9 @@ def test_the_hardest_columns():
 
 def test_fewer_candidates_of_a_teacher_that_reads_texts_apart(bert):
     losses = {}
+    own = {"objective": "in_batch_softmax", "teacher_share": 0.5, "distillation_temperature": 1.0}
     for count in (None, 2, 1000):
-        objective = ObjectiveConfig(objective="in_batch_softmax", teacher_candidates=count)
+        objective = ObjectiveConfig(teacher_candidates=count, **own)
         plain = [Example(context=one.context, response=str(n)) for n, one in enumerate(EXAMPLES)]
         teachers = [load_variant("poly-learnt", bert)]
         setup = build(load_variant("bi", bert), plain, TrainingConfig(), objective, teachers)

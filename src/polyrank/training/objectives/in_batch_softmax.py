@@ -53,9 +53,10 @@ class InBatchSettings(Settings):
     """Wrong responses that `in_batch_softmax` draws from the training set for each context. Like an
     example's own negatives, they serve every context of the step.
     """
-    teacher_share: float = 0.5
+    teacher_share: float | None = None
     """The weight of the teacher's scores in the loss of `in_batch_softmax`, if it scores whole
-    steps. The right responses have the rest."""
+    steps. The right responses have the rest. By default 1 where it scores all candidates of the
+    step, and 0.5 where it scores few."""
     teacher_candidates: int | None = None
     """How many candidates of the step a teacher scores for each context besides its response and
     its negatives: those that the student scores highest. By default all; 8 if a teacher must read
@@ -64,7 +65,8 @@ class InBatchSettings(Settings):
     def __post_init__(self) -> None:
         require(self.extra_negatives >= 0, "extra_negatives", "0 or more", self.extra_negatives)
         share = self.teacher_share
-        require(0 < share <= 1, "teacher_share", "above 0 and at most 1", share)
+        known = share is None or 0 < share <= 1
+        require(known, "teacher_share", "above 0 and at most 1", share)
         few = self.teacher_candidates
         require(few is None or few >= 1, "teacher_candidates", "at least 1", few)
 
@@ -161,9 +163,8 @@ class InBatchSoftmax(Objective):
             loss = (loss + loss_turned) / 2
         if teachers is not None:
             expected, scored = teachers.teach(scores.detach(), texts, len(answered), ~known, step)
-            temperature, share = objective.distillation_temperature, objective.teacher_share
-            taught = kl_divergence(scores, expected, scored, temperature)
-            loss = (1 - share) * loss + share * taught
+            taught = kl_divergence(scores, expected, scored, teachers.temperature)
+            loss = (1 - teachers.share) * loss + teachers.share * taught
         return module.share_of_mean(loss, count)
 
 

@@ -28,12 +28,14 @@ if TYPE_CHECKING:
 class KlSettings(Settings):
     """Raises UsageError for a value out of its range."""
 
-    distillation_temperature: float = 1.0
-    """`kl`, and `in_batch_softmax` with a teacher, divide the scores of both models by this."""
+    distillation_temperature: float | None = None
+    """`kl`, and `in_batch_softmax` with a teacher, divide the scores of both models by this. By
+    default 8 for a teacher that scores all candidates of a step, and 1 otherwise."""
 
     def __post_init__(self) -> None:
         temperature = self.distillation_temperature
-        require(temperature > 0, "distillation_temperature", "positive", temperature)
+        known = temperature is None or temperature > 0
+        require(known, "distillation_temperature", "positive", temperature)
 
 
 class Kl(Objective):
@@ -68,7 +70,7 @@ class Kl(Objective):
         import torch
 
         present = torch.ones_like(scores[:1], dtype=torch.bool)
-        return mean_scores(scores[:, None], present, objective.distillation_temperature)[0]
+        return mean_scores(scores[:, None], present, temperature_of(objective))[0]
 
     def loss(
         self, module: TwoTowers | CrossPairs, encoded: dict[str, Tensor], step: dict[str, Any]
@@ -76,9 +78,13 @@ class Kl(Objective):
         """The mean over the contexts."""
         scores, present = module.score_own(encoded, step), step["own"] >= 0  # (B, C)
         teacher = step["teacher"].to(scores.dtype)
-        temperature = module.objective.distillation_temperature
-        loss = kl_divergence(scores, teacher, present, temperature)
+        loss = kl_divergence(scores, teacher, present, temperature_of(module.objective))
         return module.share_of_mean(loss, len(scores))
+
+
+def temperature_of(objective: ObjectiveConfig) -> float:
+    """The temperature of both distributions over a context's own candidates."""
+    return objective.distillation_temperature or 1.0
 
 
 def kl_divergence(

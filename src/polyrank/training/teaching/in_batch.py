@@ -30,6 +30,9 @@ from polyrank.training.teaching.teacher import Teacher
 FEW = 8
 """Candidates that a teacher that reads pairs scores for each context besides its own, by default:
 a step then costs it about nine pairs for each context."""
+OF_ALL, OF_FEW = (8.0, 1.0), (1.0, 0.5)
+"""The temperature and the teachers' share of the loss where they score all candidates of a step,
+and where they score few, by default (docs/log.md)."""
 
 
 @dataclass(frozen=True)
@@ -64,10 +67,12 @@ class Teachers:
             else:
                 self.of_pairs.append(teacher)
         self.readers = [TextBatcher(module.model, batch_tokens) for module in self.apart]
-        self.temperature = objective.distillation_temperature
         self.num_candidates = objective.teacher_candidates
         if self.num_candidates is None and self.of_pairs:
             self.num_candidates = FEW
+        temperature, share = OF_FEW if self.num_candidates is not None else OF_ALL
+        self.temperature: float = objective.distillation_temperature or temperature
+        self.share: float = objective.teacher_share or share
 
     def prepare(
         self, contexts: Sequence[Context], columns: Sequence[str], own: Sequence[Sequence[int]]
