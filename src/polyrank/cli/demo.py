@@ -94,8 +94,8 @@ def demo(options: DemoOptions, output: Output) -> None:
     for table in terminal_tables(comparison):
         output.table(table)
     output.say(
-        "  All were trained on the same number of examples. The cross-encoder reads the query "
-        "again with every candidate."
+        "  All were trained on the same number of examples. The cross-encoder reads the text of "
+        "every candidate for each query; the others keep vectors of the candidates."
     )
 
     output.say("7. An index of all passages, by the poly-64 encoder")
