@@ -27,7 +27,7 @@ READINGS = {
     "once": "It reads a context once for all its candidates",
     "pairs": "It reads each pair of a context and a candidate",
 }
-"""What `auto` chose, in words."""
+"""What `auto` chose of head and reading, in words."""
 
 
 def objective_of(options: TrainOptions, arch: str, examples: Records) -> str:

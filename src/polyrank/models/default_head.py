@@ -41,7 +41,7 @@ def with_head(
 
 def without_auto(settings: Mapping[str, Any]) -> dict[str, Any]:
     """The settings without those that leave the head or the reading to the base."""
-    left_open = {("head", AUTO), ("reading", AUTO)}
+    left_open = ("head", AUTO), ("reading", AUTO)  # compared, not hashed: a value may be a list
     return {name: value for name, value in settings.items() if (name, value) not in left_open}
 
 
