@@ -27,6 +27,7 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -37,7 +38,7 @@ from torch import Tensor
 from benchmarks import protocol
 from benchmarks.command import call
 from benchmarks.dialogues import SGD_TRAINING
-from benchmarks.ledger import LEDGER, Ledger
+from benchmarks.ledger import LEDGER, Entry, Ledger
 from benchmarks.ledger_tables import report
 from benchmarks.parts import LENGTHS, parts_of, share_of
 from benchmarks.results_store import ResultsStore, table
@@ -140,8 +141,8 @@ def effective_dimensions(vectors: Tensor) -> float:
     return float(torch.special.entr(shares).sum().exp())
 
 
-def tuned(options: argparse.Namespace, name: str, arch: str, before: str, seed: int) -> str:
-    """Train and measure a model by the protocol; returns what the ledger calls its recipe."""
+def tuned(options: argparse.Namespace, name: str, arch: str, before: str, seed: int) -> Entry:
+    """Train and measure a model by the protocol, unless the ledger has that run."""
     is_bare = before == "none"
     steps = options.tuning_steps + (options.steps if is_bare else 0)
     is_default = is_bare and str(options.base) == str(default_base())
@@ -151,14 +152,14 @@ def tuned(options: argparse.Namespace, name: str, arch: str, before: str, seed: 
         arch=arch,
         name=label,
         settings={**MODELS[arch], "shared_towers": options.shared_towers},
-        training={"max_steps": steps, "batch_size": options.batch},
+        training={"max_steps": steps, "batch_size": options.batch, "evaluations": 1},
         base=None if is_default else str(encoder_of(options, name, before)),
         seed=seed,
         device=options.device,
     )
     ledger = Ledger(options.ledger)
-    protocol.run(plan, options.on, options.data, options.work, ledger, limit=options.limit)
-    return label
+    found = protocol.run(plan, options.on, options.data, options.work, ledger, limit=options.limit)
+    return replace(found[-1], name=label)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -169,7 +170,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         flush=True,
     )
     store = ResultsStore(options.output)
-    rows, names = [], set()
+    rows, entries = [], []
     for name in options.sets:
         for before in options.before:
             is_bare = before == "none"
@@ -185,16 +186,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
             rows.append([name, before, *losses, found["effective_dimensions"]])
             for arch in options.models:
                 for seed in options.seeds:
-                    names.add(tuned(options, name, arch, before, seed))
+                    entries.append(tuned(options, name, arch, before, seed))
     columns = ["set", "before", "decoder, own vector", "another vector", "effective dimensions"]
     print(table(columns, rows))
     print()
-    entries = [
-        entry
-        for entry in Ledger(options.ledger).entries()
-        if entry.set in options.sets and entry.on.partition(":")[0] == options.on
-    ]
-    print(report(entries, sorted(names)))
+    print(report(entries, sorted({entry.name for entry in entries})))
 
 
 def parser() -> argparse.ArgumentParser:
