@@ -8,7 +8,7 @@ is trained with every seed, beside the same student without a teacher.
 python -m benchmarks.teaching DATA --work DIR [--set ubuntu_irc] [--students bi,poly-64]
     [--training '{"max_steps": 160}'] [--seeds 0,1,2] [--on choose]
     [--teacher FOLDER …] [--teacher-settings '{}'] [--teacher-training '{"max_steps": 160}']
-    [--temperatures 1,2,4] [--shares 0.5,0.8,1] [--candidates N] [--examples FILE] [--base FOLDER]
+    [--temperatures 1,2,4,8] [--shares 0.5,0.8,1] [--candidates N] [--examples FILE] [--base FOLDER]
 
 Every run is written to the ledger of benchmarks/protocol.py, and none is repeated, so the same
 command resumes. `--examples` are the part `train` with negatives, for taught and untaught students.
@@ -256,7 +256,7 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--teacher", action="append", default=[], help="repeat it for several")
     made.add_argument("--teacher-settings", type=json.loads, default={}, help="as JSON")
     made.add_argument("--teacher-training", type=json.loads, default={}, help="as JSON")
-    made.add_argument("--temperatures", type=numbers(float), default=[1.0, 2.0, 4.0])
+    made.add_argument("--temperatures", type=numbers(float), default=[1.0, 2.0, 4.0, 8.0])
     made.add_argument("--shares", type=numbers(float), default=[0.5, 0.8, 1.0])
     made.add_argument("--candidates", type=int, help="teacher_candidates")
     made.add_argument("--base")

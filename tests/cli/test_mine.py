@@ -135,6 +135,15 @@ def test_what_has_no_effect_is_said(data, saved, tmp_path, capsys):
         assert f"{flag} has no effect with --method random" in err
 
 
+def test_negatives_that_are_replaced_are_counted(data, tmp_path, capsys):
+    mined, again = tmp_path / "mined.jsonl", tmp_path / "again.jsonl"
+    arguments = ["--method", "random", "--num-negatives", "2"]
+    _, out, _ = polyrank(capsys, "mine", "--data", data, *arguments, "--output", mined)
+    assert "replaced" not in out
+    _, out, _ = polyrank(capsys, "mine", "--data", mined, *arguments, "--output", again)
+    assert "80  negatives that the examples had before, replaced" in out
+
+
 @pytest.mark.parametrize(
     ("changed", "message"),
     [

@@ -59,6 +59,7 @@ def choose(
     chosen = []
     for row, (_, example) in enumerate(block):
         choice = choices[row]
+        counts["replaced"] += len(example.negatives)
         few = len(choice.taken) < config.num_negatives
         counts["short"] += few
         counts["without"] += not choice.taken

@@ -31,6 +31,7 @@ COUNTS = {
     "examples": "examples written",
     "kept": "negatives kept",
     "filled": "of them random, to make up the number",
+    "replaced": "negatives that the examples had before, replaced",
     "proposed": "candidates proposed",
     "right": "dropped: known to be right",
     "outside_window": "dropped: outside the ranks",
