@@ -5,6 +5,7 @@ Knows how to check a value against a field's type, but not what the settings mea
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import operator
 import types
@@ -17,6 +18,8 @@ from polyrank.errors import UsageError, nearest
 
 T = TypeVar("T")
 NO_NAMES: Mapping[str, str] = types.MappingProxyType({})
+LARGEST_SETTINGS = 1 << 16
+"""Bytes of a file of settings: YAML of a megabyte can take minutes to read."""
 
 
 def from_mapping(cls: type[T], values: Mapping[str, Any], *, where: str) -> T:
@@ -64,18 +67,24 @@ def plain_value(value: Any) -> Any:
 def load_yaml(path: Path) -> dict[str, Any]:
     """Read a YAML mapping of settings; dashes in names count as underscores.
 
-    Raises UsageError if the file cannot be read or is not a mapping.
+    Raises UsageError if the file cannot be read, is too large or is not a mapping.
     """
     import yaml
 
     try:
+        if (size := path.stat().st_size) > LARGEST_SETTINGS:
+            raise UsageError(
+                f"The configuration file {path} has {size:,} bytes; settings have at most "
+                f"{LARGEST_SETTINGS:,}.",
+                "Give --config a file of settings, and the data with their own options.",
+            )
         loaded = yaml.safe_load(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise UsageError(
             f"The configuration file {path} cannot be read: {error.strerror}.",
             "Give --config the path of a YAML file.",
         ) from error
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
         mark, problem = getattr(error, "problem_mark", None), getattr(error, "problem", None)
         reason = problem or " ".join(str(error).split())
         place = "" if mark is None else f", line {mark.line + 1}"
@@ -128,7 +137,8 @@ def coerce(value: Any, expected: Any, name: str, where: str) -> Any:
             return Path(value)
     elif expected is float:
         if isinstance(value, (int, float)) and not isinstance(value, bool):
-            return float(value)
+            with contextlib.suppress(OverflowError):  # an integer of 400 digits
+                return float(value)
     elif expected is int:
         if isinstance(value, int) and not isinstance(value, bool):
             return value

@@ -28,6 +28,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from polyrank.errors import StorageError, UsageError
+from polyrank.json_text import parse_json
 from polyrank.storage import (
     discard,
     exclusive,
@@ -257,7 +258,7 @@ def work_beside(path: Path) -> Path | None:
 def read_identity(work: Path) -> dict[str, Any] | None:
     """What a hidden folder records about its job; None if it cannot be read."""
     try:
-        plain = json.loads((work / DESCRIPTION).read_text(encoding="utf-8"))
+        plain = parse_json((work / DESCRIPTION).read_text(encoding="utf-8"))
         return {"identity": dict(plain["identity"]), "described": dict(plain["described"])}
     except (OSError, ValueError, KeyError, TypeError):
         return None
@@ -335,7 +336,7 @@ def clear(work: Path) -> None:
 def parsed(line: bytes) -> Note | None:
     """The note of a line; None if it is torn."""
     try:
-        note = json.loads(line)
+        note = parse_json(line)
     except ValueError:
         return None
     return note if isinstance(note, dict) and line.endswith(b"\n") else None
@@ -378,7 +379,7 @@ class Results:
         if self.folder is None:
             return None
         try:
-            return parse(json.loads(self.path(key, self.folder).read_text(encoding="utf-8")))
+            return parse(parse_json(self.path(key, self.folder).read_text(encoding="utf-8")))
         except (OSError, ValueError, KeyError, TypeError, AttributeError):
             return None
 

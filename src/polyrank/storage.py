@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import io
-import json
 import os
 import shutil
 import tempfile
@@ -14,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from polyrank.errors import LockedError, StorageError, UsageError
+from polyrank.json_text import parse_json
 
 AT_FDCWD = -100
 RENAME_EXCHANGE = 2
@@ -22,7 +22,7 @@ RENAME_EXCHANGE = 2
 def read_object(path: Path) -> dict[str, Any]:
     """The JSON object in a file; an empty one where none can be read."""
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
+        found = parse_json(path.read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return {}
     return found if isinstance(found, dict) else {}

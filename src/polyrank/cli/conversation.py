@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from polyrank.cli.output import Output, plain, say_error
 from polyrank.errors import DataError, PolyrankError, UsageError, nearest
+from polyrank.json_text import parse_json
 from polyrank.records import Hit
 
 if TYPE_CHECKING:
@@ -220,7 +221,7 @@ def text_of(line: bytes, number: int) -> str:
 def parsed(text: str, number: int) -> Any:
     """A line of JSON. Raises DataError."""
     try:
-        return json.loads(text)
+        return parse_json(text)
     except ValueError as error:
         raise wrong(f"The line begins like JSON and is not: {error}.", number) from error
 

@@ -28,6 +28,7 @@ from polyrank.cli.training_command import (
 )
 from polyrank.config import field_types, require
 from polyrank.data.sampling import parse_share
+from polyrank.json_text import parse_json
 from polyrank.models.config import (
     CONFIGS,
     NAMES,
@@ -288,8 +289,6 @@ def finished_record(
     options: TrainOptions, model: Any, examples: Records, dev: Dev
 ) -> dict[str, Any] | None:
     """The record of the run in the output, if it is the run that is asked for."""
-    import json
-
     from polyrank.models.hub.card import RECORD
     from polyrank.training.identity import finished
 
@@ -303,7 +302,7 @@ def finished_record(
         provenance=provenance_of(options, dev),
     ):
         return None
-    record: dict[str, Any] = json.loads((options.output / RECORD).read_text(encoding="utf-8"))
+    record: dict[str, Any] = parse_json((options.output / RECORD).read_text(encoding="utf-8"))
     return record
 
 

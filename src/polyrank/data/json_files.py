@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import codecs
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,12 +20,17 @@ from polyrank.data.files import (
     read_lines,
     text_in,
 )
+from polyrank.json_text import MOST_NESTED, parse_json
 
 BETWEEN = b" \t\r\n,"
 """The signs between the items of an array."""
 PIECE = 1 << 16
 """Bytes of a long line that are parsed at once."""
 DAMAGED = "The file is damaged or truncated; download it again."
+NESTED = f"Lists and objects are nested more than {MOST_NESTED} deep."
+STARTS = ("start_map", "start_array")
+ENDS = ("end_map", "end_array")
+"""What a parser says where a list or an object begins and ends."""
 
 
 def read_json_lines(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
@@ -41,7 +46,7 @@ def read_json_lines(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
 def json_object(path: Path, number: int, line: str) -> dict[str, Any]:
     """The JSON object of a line. Raises DataError, with file and line, if it is not one."""
     try:
-        record = json.loads(line)
+        record = parse_json(line)
     except json.JSONDecodeError as error:
         raise at_line(path, number)(
             f"The line is not JSON: {error.msg} at column {error.colno}.",
@@ -59,7 +64,7 @@ def read_json(path: Path) -> Any:
     """The JSON value that a file holds. Raises DataError, with file and line."""
     text = "\n".join(line for _, line in read_lines(path))
     try:
-        return json.loads(text)
+        return parse_json(text)
     except json.JSONDecodeError as error:
         raise at_line(path, error.lineno)(
             f"The file is not JSON: {error.msg} at column {error.colno}.", DAMAGED
@@ -71,12 +76,14 @@ def read_json_array(path: Path) -> Iterator[tuple[int, Any]]:
 
     Memory holds one item and a piece of a line. Fractions are `float`, other numbers `int` of up
     to 64 bits; half of a surrogate pair becomes a question mark. Raises DataError, with file and
-    line, if the file is not an array, is truncated, or holds other numbers, such as NaN.
+    line, if the file is not an array, is truncated, is nested too deeply, or holds other numbers,
+    such as NaN.
     """
     import ijson
 
-    items: Any = ijson.sendable_list()
-    parser = ijson.items_coro(items, "item", use_float=True)
+    events: Any = ijson.sendable_list()
+    parser = ijson.basic_parse_coro(events, use_float=True)
+    items = Items(ijson.ObjectBuilder)
     begin: int | None = None  # the line where the item that is being read begins
     is_open, line = False, 1
     try:
@@ -97,16 +104,47 @@ def read_json_array(path: Path) -> Iterator[tuple[int, Any]]:
                 if begin is None and part.strip(BETWEEN):
                     begin = line
                 parser.send(part)
-                if items:
-                    for item in items:
-                        yield begin or line, item
-                        begin = line
+                found = items.take(events)
+                events.clear()
+                for item in found:
+                    yield begin or line, item
+                    begin = line
+                if found:
                     begin = None if is_end else line
-                    items.clear()
+                if items.depth > MOST_NESTED:
+                    raise at_line(path, line)(NESTED, DAMAGED)
         require_array(path, line, b"[" if is_open else b"")
         parser.close()
     except ijson.JSONError as error:
         raise at_line(path, line)(f"The text is not JSON: {reason_of(error)}.", DAMAGED) from error
+
+
+class Items:
+    """Puts the items of an array together from the events of a parser."""
+
+    def __init__(self, builder: Callable[[], Any]) -> None:
+        self.builder = builder
+        self.building: Any = None
+        self.depth = 0
+        """How many lists and objects are open: 1 between the items."""
+
+    def take(self, events: Iterable[tuple[str, Any]]) -> list[Any]:
+        """The items that end with these events. Stops where they are nested too deeply."""
+        found = []
+        for event, value in events:
+            is_start, is_end = event in STARTS, event in ENDS
+            self.depth += is_start - is_end
+            if self.depth > MOST_NESTED:
+                break
+            if self.depth == is_start:  # the array's own begin or end
+                continue
+            if self.building is None:
+                self.building = self.builder()
+            self.building.event(event, value)
+            if self.depth == 1:
+                found.append(self.building.value)
+                self.building = None
+        return found
 
 
 def require_array(path: Path, line: int, text: bytes) -> None:

@@ -24,6 +24,7 @@ from polyrank.errors import UsageError
 from polyrank.evaluation.comparison import CONFIDENCE, Comparison, Contender
 from polyrank.evaluation.pairs import PairResults
 from polyrank.evaluation.plot import draw
+from polyrank.json_text import parse_json
 from polyrank.runtime import resolve_device
 from polyrank.storage import write_text
 
@@ -73,7 +74,7 @@ def read_report(folder: Path) -> dict[str, Any]:
     path = folder / RESULT
     remedy = "Give the folder that polyrank compare --output wrote."
     try:
-        result = json.loads(path.read_text(encoding="utf-8"))
+        result = parse_json(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
         raise UsageError(f"There is no comparison to read in {folder}: {error}.", remedy) from None
     models = result.get("models") if isinstance(result, dict) else None

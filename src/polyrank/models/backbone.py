@@ -17,13 +17,12 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple, get_args
 
 import torch
-from safetensors import SafetensorError
 from torch import Tensor, nn
 
 from polyrank.errors import ModelError, UsageError, nearest
 from polyrank.models.bert import ROBERTAS, VARIANT, Bert, read_config
 from polyrank.models.config import NewEncoderConfig
-from polyrank.models.source import remedy_without_model
+from polyrank.models.source import faults_named, remedy_without_model
 from polyrank.storage import read_object
 from polyrank.tokens.batching import Batch
 from polyrank.tokens.saved_tokenizer import read_tokenizer
@@ -72,7 +71,14 @@ class Backbone(nn.Module):
         inputs["attention_mask"] = batch.get("attention_mask")
         if self.has_segments and "token_type_ids" in batch:
             inputs["token_type_ids"] = batch["token_type_ids"]
-        result: Tensor = self.encoder(**inputs).last_hidden_state
+        try:
+            result: Tensor = self.encoder(**inputs).last_hidden_state
+        except IndexError as error:
+            raise ModelError(
+                f"The tokeniser gives ids up to {int(batch['input_ids'].max())}, for which the "
+                "encoder has no embedding.",
+                "The folder mixes files of two models; download it again.",
+            ) from error
         return result
 
     @torch.no_grad()
@@ -148,11 +154,15 @@ def load_encoder(folder: Path, weights_dtype: str = "float32") -> nn.Module:
                 folder, "Give the folder of a saved polyrank model or encoder, or a hub id."
             ),
         )
-    from huggingface_hub.errors import StrictDataclassError
     from transformers import AutoConfig, AutoModel
 
     require_text_encoder(folder)
-    try:
+    with faults_named(
+        f"The encoder in {folder} could not be loaded",
+        "Give an encoder with config.json, its tokeniser and model.safetensors. If it has only "
+        "pytorch_model.bin, convert it once with transformers: "
+        "AutoModel.from_pretrained(NAME).save_pretrained(FOLDER), and AutoTokenizer likewise.",
+    ):
         config = AutoConfig.from_pretrained(folder, trust_remote_code=False)
         model_class: Any = AutoModel._model_mapping[type(config)]
         with quiet():
@@ -165,22 +175,6 @@ def load_encoder(folder: Path, weights_dtype: str = "float32") -> nn.Module:
                 ignore_mismatched_sizes=True,  # refused below, by name
                 **without_pooling(model_class),
             )
-    except (
-        OSError,
-        ValueError,
-        KeyError,
-        RuntimeError,
-        SafetensorError,
-        StrictDataclassError,  # a value that config.json cannot have
-    ) as error:
-        reason = str(error.__cause__ if isinstance(error, StrictDataclassError) else error)
-        reason = reason.strip().split("\n")[0].rstrip(".") or type(error).__name__
-        raise ModelError(
-            f"The encoder in {folder} could not be loaded: {reason}.",
-            "Give an encoder with config.json, its tokeniser and model.safetensors. If it has only "
-            "pytorch_model.bin, convert it once with transformers: "
-            "AutoModel.from_pretrained(NAME).save_pretrained(FOLDER), and AutoTokenizer likewise.",
-        ) from error
     misshapen = sorted(key[0] for key in report["mismatched_keys"])
     if misshapen:
         raise ModelError(
@@ -235,21 +229,18 @@ def build_encoder(
     if described is not None and (not trainable or described.model_type == VARIANT):
         with torch.device("meta") if is_kept or not trainable else contextlib.nullcontext():
             return keep_weights(Bert(described).to(dtype), dtype)
-    from huggingface_hub.errors import StrictDataclassError
     from transformers import AutoConfig, AutoModel
 
-    try:
+    with faults_named(
+        f"The encoder's description in {folder} cannot be used",
+        "Save the model again, or download the folder again.",
+    ):
         config = AutoConfig.from_pretrained(folder, trust_remote_code=False)
         model_class: Any = AutoModel._model_mapping[type(config)]
         with without_weights() if is_kept else contextlib.nullcontext():
             encoder = AutoModel.from_config(
                 config, dtype=dtype, trust_remote_code=False, **without_pooling(model_class)
             )
-    except (OSError, ValueError, KeyError, StrictDataclassError) as error:
-        raise ModelError(
-            f"The encoder's description in {folder} cannot be used: {str(error).splitlines()[0]}.",
-            "Save the model again, or download the folder again.",
-        ) from error
     return keep_weights(encoder, dtype)
 
 
@@ -267,25 +258,17 @@ def load_tokenizer(folder: Path, *, trainable: bool = True) -> Any:
 
     Raises ModelError if there is none.
     """
-    saved = None if trainable else read_tokenizer(folder)
-    if saved is not None:
-        return saved
-    from transformers import AutoTokenizer
+    remedy = "Put the files of the tokeniser (tokenizer.json) beside config.json."
+    with faults_named(f"The tokeniser in {folder} could not be loaded", remedy):
+        saved = None if trainable else read_tokenizer(folder)
+        if saved is not None:
+            return saved
+        from transformers import AutoTokenizer
 
-    try:
         with quiet():  # it also reads config.json, and warns of kinds that are ours
             tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        reason = str(error).strip().split("\n")[0].rstrip(".")
-        raise ModelError(
-            f"The tokeniser in {folder} could not be loaded: {reason}.",
-            "Put the files of the tokeniser (tokenizer.json) beside config.json.",
-        ) from error
     if len(tokenizer) <= len(set(tokenizer.all_special_ids)):  # made up for want of a file
-        raise ModelError(
-            f"The tokeniser in {folder} has no vocabulary.",
-            "Put the files of the tokeniser (tokenizer.json) beside config.json.",
-        )
+        raise ModelError(f"The tokeniser in {folder} has no vocabulary.", remedy)
     return tokenizer
 
 

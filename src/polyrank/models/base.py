@@ -33,7 +33,7 @@ from polyrank.models.engines.record import export_fingerprint
 from polyrank.models.folder import write_description, write_encoders, write_folder
 from polyrank.models.hub.publishing import publish
 from polyrank.models.loading.load import load
-from polyrank.models.source import hub_id, local_folder
+from polyrank.models.source import faults_named, hub_id, local_folder
 from polyrank.tokens.tokenizer import TextTokenizer
 
 if TYPE_CHECKING:
@@ -311,15 +311,16 @@ class Model(Computing):
         """
         require_weights_dtype(weights_dtype)
         if choose_engine(folder, engine) == "torch":
-            model = load(
-                cls,
-                folder,
-                settings,
-                defaults or {},
-                trainable=trainable,
-                candidate_folder=candidate_folder,
-                weights_dtype=weights_dtype,
-            )
+            with faults_named(f"The model in {folder} could not be loaded"):
+                model = load(
+                    cls,
+                    folder,
+                    settings,
+                    defaults or {},
+                    trainable=trainable,
+                    candidate_folder=candidate_folder,
+                    weights_dtype=weights_dtype,
+                )
             model.place(device, dtype)
         else:
             require_free(folder, candidate_folder)

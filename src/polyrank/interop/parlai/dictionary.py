@@ -6,7 +6,6 @@ knows, then tokens that only make the number a multiple of 8.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ from typing import Any
 from polyrank.errors import ModelError
 from polyrank.interop.parlai.files import Files
 from polyrank.interop.parlai.options import Options
+from polyrank.json_text import parse_json
 
 SPECIAL = {
     "null": "__null__",
@@ -119,7 +119,7 @@ def read_pieces(files: Files, options: Options) -> list[str]:
     """The pieces of a byte-level tokeniser, in order. Raises ModelError if damaged."""
     file = pieces_files(files, options)[0]
     try:
-        found: Any = json.loads(file.read_text(encoding="utf-8"))
+        found: Any = parse_json(file.read_text(encoding="utf-8"))
         pieces: list[str] = list(found)
         if options.dict_tokenizer == "bytelevelbpe":
             pieces.sort(key=found.__getitem__)

@@ -11,7 +11,6 @@ nothing of what options and weights mean.
 
 from __future__ import annotations
 
-import json
 import re
 import warnings
 from pathlib import Path
@@ -21,6 +20,7 @@ import torch
 from torch import Tensor
 
 from polyrank.errors import ModelError, UsageError
+from polyrank.json_text import parse_json
 
 DEFAULT_NAME = "model"
 UNFINISHED = ".checkpoint"
@@ -121,7 +121,7 @@ def require_not_readable(given: Path, folder: Path) -> None:
 def read_options(file: Path) -> dict[str, Any]:
     """The options of a checkpoint. Raises ModelError if they are not JSON."""
     try:
-        found = json.loads(file.read_text(encoding="utf-8"))
+        found = parse_json(file.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise ModelError(
             f"The options {file} are not JSON: {error}.",

@@ -12,6 +12,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
 
 from polyrank.errors import ModelError
+from polyrank.json_text import parse_json
 
 PACKAGE = "sentence_transformers."
 REDUCTIONS = {
@@ -104,7 +105,7 @@ def refusal(problem: str) -> ModelError:
 def read_json(path: Path) -> Any:
     """A JSON file of the folder; raises ModelError if it is missing or broken."""
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
+        return parse_json(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise ModelError(
             f"{path} cannot be read: {error}.", "The folder is incomplete; download it again."

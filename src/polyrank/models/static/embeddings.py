@@ -18,10 +18,11 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from polyrank.config import from_mapping
 from polyrank.errors import ModelError, UsageError
 from polyrank.models.backbone import BACKBONE_FOLDER, Backbone
 from polyrank.models.folder import read_tensors
-from polyrank.models.foreign.modules import read_json, read_modules
+from polyrank.models.foreign.modules import read_json, read_known, read_modules
 from polyrank.models.foreign.sentence_transformers import COSINE, read_prompts, read_similarity
 from polyrank.models.static.word_vectors import read_word_vectors, word_tokenizer
 from polyrank.tokens.batching import Batch
@@ -268,8 +269,8 @@ def from_words(words: list[str], vectors: np.ndarray) -> tuple[StaticBackbone, B
 def empty_static(folder: Path, *, trainable: bool = True) -> tuple[StaticBackbone, BareTokenizer]:
     """The static encoder of a saved model's backbone folder, its vectors not yet read."""
     try:
-        config = StaticConfig(**read_json(folder / "config.json"))
-    except TypeError as error:
+        config = from_mapping(StaticConfig, read_known(folder / "config.json"), where="config.json")
+    except UsageError as error:
         raise ModelError(
             f"{folder / 'config.json'} does not describe static embeddings: {error}.",
             "The folder is damaged; save the model again.",

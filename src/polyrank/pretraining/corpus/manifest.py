@@ -8,9 +8,11 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
+from polyrank.config import from_mapping
 from polyrank.errors import DataError, UsageError
+from polyrank.json_text import parse_json
 from polyrank.pretraining.corpus.schema import Kind
 from polyrank.pretraining.corpus.source import Dropped
 from polyrank.storage import write_text
@@ -76,7 +78,7 @@ def read_manifest(folder: Path) -> Manifest:
     """Read `corpus.json`. Raises UsageError if there is none, DataError if it cannot be used."""
     path = folder / MANIFEST
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
+        content = parse_json(path.read_text(encoding="utf-8"))
     except (FileNotFoundError, NotADirectoryError):
         what = "has no corpus.json" if folder.is_dir() else "is not a folder"
         raise UsageError(
@@ -94,21 +96,35 @@ def read_manifest(folder: Path) -> Manifest:
             path=path,
         )
     try:
-        dropped = {reason: of_dropped(found) for reason, found in content["dropped"].items()}
-        parts = tuple(Part(**part) for part in content["parts"])
+        dropped = {
+            reason: from_mapping(DroppedCount, found, where=reason)
+            for reason, found in content["dropped"].items()
+        }
+        parts = tuple(from_mapping(Part, part, where="part") for part in content["parts"])
         known = {field.name for field in dataclasses.fields(Manifest)}
         values = {name: value for name, value in content.items() if name in known}
-        return Manifest(**{**values, "dropped": dropped, "parts": parts})
-    except (KeyError, TypeError, AttributeError) as error:
+        manifest = Manifest(**{**values, "dropped": dropped, "parts": parts})
+        require_sound(manifest)
+        return manifest
+    except (KeyError, TypeError, AttributeError, ValueError, UsageError) as error:
         raise DataError(f"The file is damaged: {error}.", REMEDY, path=path) from error
 
 
 REMEDY = "Make the corpus again with: polyrank corpus DUMP --output DIR --restart."
 
 
-def of_dropped(found: Mapping[str, Any]) -> DroppedCount:
-    """One line of the report."""
-    return DroppedCount(count=found["count"], examples=tuple(found["examples"]))
+def require_sound(manifest: Manifest) -> None:
+    """Raise ValueError for values of another type, and for parts outside the folder."""
+    texts = [manifest.kind, manifest.language, *([manifest.damage] if manifest.damage else [])]
+    if not all(isinstance(each, str) for each in texts) or manifest.kind not in get_args(Kind):
+        raise ValueError("kind, language or damage is not one of its values")
+    if not all(isinstance(each, dict) for each in (manifest.source, manifest.settings)):
+        raise ValueError("source or settings is not an object")
+    if not all(type(count) is int and count >= 0 for count in manifest.counts.values()):
+        raise ValueError("a count is not a whole number")
+    for part in manifest.parts:
+        if Path(part.file).name != part.file:
+            raise ValueError(f"the part {part.file!r} lies in another folder")
 
 
 class DroppedCounter:

@@ -11,11 +11,11 @@ a time.
 from __future__ import annotations
 
 import html
-import json
 import re
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from polyrank.json_text import parse_json
 from polyrank.pretraining.corpus.source import encodable
 
 BROKEN = "broken line"
@@ -106,8 +106,8 @@ def read_item(line: bytes, rules: Rules) -> tuple[Comment | None, str]:
     which replies stand below it.
     """
     try:
-        record = json.loads(line)
-    except (ValueError, RecursionError):
+        record = parse_json(line)
+    except ValueError:
         return None, BROKEN
     is_post = isinstance(record, dict) and "title" in record and "parent_id" not in record
     fields = post_fields(record) if is_post else fields_of(record)

@@ -9,7 +9,6 @@ lines alone.
 from __future__ import annotations
 
 import dataclasses
-import json
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -24,6 +23,7 @@ from typing import Any, ClassVar, NamedTuple
 from polyrank.data.files import COMPRESSIONS, Blame, read_start
 from polyrank.errors import DataError
 from polyrank.jobs import digest_of
+from polyrank.json_text import parse_json
 from polyrank.records import Document
 from polyrank.storage import sha256_of
 
@@ -89,7 +89,7 @@ class Glimpse:
         """Which of some names the JSON object on the first line has. Raises DataError."""
         line = self.start.partition(b"\n")[0].decode("utf-8", "replace")
         try:
-            first = json.loads(line)
+            first = parse_json(line)
         except ValueError:
             # a first line longer than what was read: names look like this, and so do few texts
             return {name for name in names if line.startswith("{") and f'"{name}":' in line}

@@ -21,6 +21,7 @@ from typing import Any
 from polyrank._version import __version__
 from polyrank.errors import IndexFolderError, UsageError
 from polyrank.jobs import Job
+from polyrank.json_text import parse_json
 from polyrank.retrieval.store.manifest import (
     FileRecord,
     ShardLayout,
@@ -129,7 +130,7 @@ def read_part(folder: Path) -> Part:
     path = folder / PART
     remedy = "Remove that folder and encode the part again."
     try:
-        plain = json.loads(path.read_text(encoding="utf-8"))
+        plain = parse_json(path.read_text(encoding="utf-8"))
         if plain["format"] != FORMAT:
             raise ValueError(f"its format is {plain['format']!r}")
         if plain["version"] != VERSION:

@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 
 from polyrank.data.candidates import gives_ids
 from polyrank.errors import DataError
+from polyrank.json_text import parse_json
 from polyrank.progress import bar
 from polyrank.retrieval.bulk.parts import SourceRecord
 from polyrank.retrieval.source import Candidates
@@ -63,7 +64,7 @@ def checksum(path: Path) -> str:
 def read_survey(output: Path) -> SourceRecord | None:
     """The result of an earlier survey, if it can be read."""
     try:
-        return SourceRecord(**json.loads((output / SURVEY).read_text(encoding="utf-8")))
+        return SourceRecord(**parse_json((output / SURVEY).read_text(encoding="utf-8")))
     except (OSError, ValueError, TypeError):
         return None
 

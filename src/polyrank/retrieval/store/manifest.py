@@ -18,6 +18,7 @@ from typing import Any, Literal
 from polyrank._version import __version__
 from polyrank.errors import IndexFolderError, UsageError
 from polyrank.jobs import Job
+from polyrank.json_text import parse_json
 from polyrank.progress import bar
 from polyrank.storage import sha256_of, storage_errors, synchronise, synchronise_folder
 
@@ -218,7 +219,7 @@ def read_plain(folder: Path) -> dict[str, Any]:
     """The manifest as JSON. Raises IndexFolderError for anything but the manifest of an index."""
     path = folder / MANIFEST
     try:
-        plain = json.loads(path.read_text(encoding="utf-8"))
+        plain = parse_json(path.read_text(encoding="utf-8"))
     except (FileNotFoundError, NotADirectoryError):
         found = "has no manifest.json" if folder.is_dir() else "does not exist"
         if folder.is_file():

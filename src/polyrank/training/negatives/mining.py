@@ -5,7 +5,6 @@ A call that writes resumes after its last block. Knows nothing of the command li
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -17,6 +16,7 @@ from polyrank.config import to_mapping
 from polyrank.data.examples import example_line, parse_example
 from polyrank.errors import DataError, UsageError
 from polyrank.jobs import Job, LineJournal, digest_of, working
+from polyrank.json_text import parse_json
 from polyrank.models.cross_encoder import CrossEncoder
 from polyrank.progress import Say, bar, silent
 from polyrank.records import Example
@@ -212,7 +212,7 @@ def require_sense(
 def with_negatives(journal: LineJournal) -> Iterator[Example]:
     """The written examples that have negatives."""
     for line in journal.lines():
-        example = parse_example(json.loads(line))
+        example = parse_example(parse_json(line))
         if example.negatives:
             yield example
 

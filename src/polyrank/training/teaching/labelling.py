@@ -19,6 +19,7 @@ from polyrank.data.answers import folded
 from polyrank.data.examples import example_line, parse_example
 from polyrank.errors import DataError, UsageError
 from polyrank.jobs import Job, differences, digest_of, read_identity, working
+from polyrank.json_text import parse_json
 from polyrank.models.base import Model
 from polyrank.progress import Say, bar, silent
 from polyrank.records import Example
@@ -273,7 +274,7 @@ class ExampleLabelling(Labelling[Example]):
 
     def parse(self, line: str) -> Example:
         """The example of a line."""
-        return parse_example(json.loads(line))
+        return parse_example(parse_json(line))
 
 
 def job_of(store: Path, identity: Mapping[str, Any]) -> Job:
@@ -291,7 +292,7 @@ def job_of(store: Path, identity: Mapping[str, Any]) -> Job:
 def teacher_of(store: Path) -> str | None:
     """The fingerprint of the teacher whose labels a store holds, or will hold when complete."""
     try:
-        found = json.loads(description_of(store).read_text(encoding="utf-8"))
+        found = parse_json(description_of(store).read_text(encoding="utf-8"))
     except (OSError, ValueError):
         unfinished = read_identity(job_of(store, {}).work)
         found = {} if unfinished is None else unfinished["identity"]
@@ -316,7 +317,7 @@ def is_complete(job: Job) -> bool:
             "is missing.",
             "Choose another file for the labels (--labels), or move this one away.",
         )
-    found = json.loads(description.read_text(encoding="utf-8"))
+    found = parse_json(description.read_text(encoding="utf-8"))
     if found != job.plain:
         raise UsageError(
             f"{store} holds labels of {differences(job, {'identity': found})}.",

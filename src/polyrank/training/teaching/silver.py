@@ -15,6 +15,7 @@ from polyrank.config import to_mapping
 from polyrank.data.answers import folded
 from polyrank.errors import DataError, UsageError
 from polyrank.jobs import digest_of
+from polyrank.json_text import parse_json
 from polyrank.models.cross_encoder import CrossEncoder
 from polyrank.progress import Say, silent
 from polyrank.records import Candidate, Example, LabelledPair
@@ -115,7 +116,7 @@ class PairLabelling(Labelling[LabelledPair]):
 
     def parse(self, line: str) -> LabelledPair:
         """The pair of a line."""
-        plain = json.loads(line)
+        plain = parse_json(line)
         first = plain["first"]
         return LabelledPair(
             first=first if isinstance(first, str) else tuple(first),

@@ -1,0 +1,186 @@
+"""Damaged bytes, drawn by hypothesis: a valid file with a few edits, or JSON with an absurd value.
+
+Knows nothing of what reads them.
+"""
+
+from __future__ import annotations
+
+import codecs
+import json
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from hypothesis import strategies as st
+
+DIGITS = 10_000
+DEPTH = 100_000
+MOST_EDITS = 4
+LONGEST_SPAN = 64
+HEADER = 400
+"""Bytes at the beginning of a file that are hit more often."""
+PLACEHOLDER = "\x00absurd\x00"
+
+TOKENS = (
+    b"\x00",
+    codecs.BOM_UTF8,
+    codecs.BOM_UTF16_LE,
+    b"\xff\xfe\xfd",
+    b"\xed\xa0\x80",  # half of a surrogate pair in UTF-8
+    b"\xc3",
+    b"\r",
+    b"\n",
+    b"\n\n",
+    b"\t",
+    b'"',
+    b"'",
+    b"\\",
+    b"\\u0000",
+    b"\\ud800",
+    b",",
+    b"{",
+    b"}",
+    b"[",
+    b"]",
+    b"[" * DEPTH,
+    b'{"a":' * (DEPTH // 5),
+    b"1" * DIGITS,
+    b"-" + b"9" * DIGITS,
+    b"1e400",
+    b"1e-400",
+    b"NaN",
+    b"-Infinity",
+    b"Infinity",
+    b"null",
+    b"true",
+    b"!!python/object:os.system",
+    b"&a [*a]",
+    b"../",
+    b"\xe2\x80\xae",  # right-to-left override
+    b"\xe2\x80\xa8",  # line separator
+    b"\x1b[31m",
+    b"PK\x03\x04",
+    b"\x1f\x8b",
+)
+"""What readers stumble over."""
+
+RAW_VALUES = (
+    "null",
+    "true",
+    "false",
+    "0",
+    "-1",
+    "0.5",
+    str(2**31),
+    str(2**63),
+    str(-(2**63) - 1),
+    "1e308",
+    "1e400",
+    "-0.0",
+    "NaN",
+    "Infinity",
+    "-Infinity",
+    "1" * DIGITS,
+    "[" * 900 + "]" * 900,
+    "[" * DEPTH + "]" * DEPTH,
+    '""',
+    '" "',
+    '"\\u0000"',
+    '"\\ud800"',
+    '"a\\nb"',
+    '"../../x"',
+    '"/etc/passwd"',
+    '"cuda"',
+    '"' + "a" * DIGITS + '"',
+    "[]",
+    "{}",
+    "[null]",
+    '[""]',
+    '[["a"]]',
+    '{"a": 1}',
+    "[1, 2]",
+)
+"""JSON values, as they are written, that stand in place of a right one."""
+
+
+@st.composite
+def edited(draw: st.DrawFn, data: bytes) -> bytes:
+    """A file with one to four edits: bytes flipped, replaced, inserted, repeated or cut off."""
+    found = bytearray(data)
+    for _ in range(draw(st.integers(1, MOST_EDITS))):
+        place = draw(st.integers(0, len(found)) | st.integers(0, min(len(found), HEADER)))
+        kind = draw(st.sampled_from(("flip", "write", "insert", "remove", "repeat", "cut")))
+        size = draw(st.integers(1, LONGEST_SPAN))
+        if kind == "flip" and place < len(found):
+            found[place] ^= 1 << draw(st.integers(0, 7))
+        elif kind == "write":
+            found[place : place + size] = draw(st.binary(max_size=size))
+        elif kind == "insert":
+            found[place:place] = draw(st.sampled_from(TOKENS))
+        elif kind == "remove":
+            del found[place : place + size]
+        elif kind == "repeat":
+            found[place:place] = found[place : place + size] * draw(st.integers(1, 20))
+        elif kind == "cut":
+            del found[place:]
+    return bytes(found)
+
+
+@st.composite
+def changed_json(draw: st.DrawFn, data: bytes) -> bytes:
+    """JSON, or objects of JSON on lines, with one or two values that are absurd or missing."""
+    text = data.decode("utf-8")
+    lines = text.splitlines() if "\n{" in text.strip() else [text]
+    at = draw(st.integers(0, len(lines) - 1))
+    value = json.loads(lines[at])
+    absurd: list[str] = []
+    for _ in range(draw(st.integers(1, 2))):
+        place = draw(st.sampled_from(list(places_of(value))))
+        if place and draw(st.integers(0, 4)) == 0:
+            inner = value_at(value, place[:-1])
+            del inner[place[-1]]
+            continue
+        absurd.append(draw(st.sampled_from(RAW_VALUES)))
+        stand_in = f"{PLACEHOLDER}{len(absurd) - 1}"
+        if not place:
+            value = stand_in
+            break
+        value_at(value, place[:-1])[place[-1]] = stand_in
+    text = json.dumps(value, ensure_ascii=draw(st.booleans()))
+    for number, raw in enumerate(absurd):
+        text = text.replace(json.dumps(f"{PLACEHOLDER}{number}"), raw)
+    lines[at] = text
+    return "\n".join(lines).encode("utf-8", "surrogatepass")
+
+
+def damaged(data: bytes) -> st.SearchStrategy[bytes]:
+    """A file with edits; where it is JSON, also one with absurd values."""
+    return st.one_of(edited(data), changed_json(data)) if is_json(data) else edited(data)
+
+
+def is_json(data: bytes) -> bool:
+    """Whether a file is JSON, or has a JSON object on each line."""
+    try:
+        text = data.decode("utf-8")
+        for part in [text] if not text.strip().count("\n{") else text.splitlines():
+            json.loads(part)
+    except ValueError:
+        return False
+    return True
+
+
+def places_of(value: Any, place: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """The place of a value and of each value in it, as keys and numbers from the outside."""
+    yield place
+    if isinstance(value, dict):
+        for name, one in value.items():
+            yield from places_of(one, (*place, name))
+    elif isinstance(value, list):
+        for number, one in enumerate(value):
+            yield from places_of(one, (*place, number))
+
+
+def value_at(value: Any, place: Sequence[Any]) -> Any:
+    """The value at a place."""
+    for step in place:
+        value = value[step]
+    return value

@@ -1,0 +1,111 @@
+"""What damaged files once did: a traceback, gigabytes of memory, a file outside the folder."""
+
+import json
+
+import pytest
+from damage import DEPTH, DIGITS
+from readers import READERS, folder_readers, write
+
+from polyrank.errors import InputError
+
+HUGE = "1" * DIGITS
+NESTED = "[" * DEPTH
+
+
+def changed(**values):
+    """Puts values into an object of JSON; None removes one."""
+
+    def change(data):
+        found = {**json.loads(data), **values}
+        return json.dumps({name: one for name, one in found.items() if one is not None})
+
+    return change
+
+
+def annotated(*annotations):
+    """Gives the first question other annotations."""
+    return lambda data: changed(annotations=list(annotations))(data.decode().partition("\n")[0])
+
+
+def first_part(**values):
+    """Changes the first part in the manifest of a corpus."""
+
+    def change(data):
+        found = json.loads(data)
+        found["parts"][0].update(values)
+        return json.dumps(found)
+
+    return change
+
+
+def id_beyond(data):
+    """Gives a token an id that the encoder has no embedding for."""
+    found = json.loads(data)
+    vocabulary = found["model"]["vocab"]
+    vocabulary[next(word for word in vocabulary if word == "file")] = 5_000
+    return json.dumps(found)
+
+
+NQ = "natural-questions v1.0-simplified.jsonl", "v1.0-simplified.jsonl"
+FILES = {
+    "nested line": ("examples", "a.jsonl", '{"context": "a", "response": ' + NESTED),
+    "digits": ("examples", "a.jsonl", f'{{"context": "a", "response": "b", "id": {HUGE}}}'),
+    "nested item of an array": ("table faq.json", "faq.json", '[{"question": ' + NESTED),
+    "nested array": ("table faq.json", "faq.json", NESTED),
+    "nested array, closed": ("table faq.json", "faq.json", NESTED + "]" * DEPTH),
+    "nested first line": ("corpus of articles", "a.jsonl", '{"title": ' + NESTED),
+    "digits in a conversation": ("corpus of conversations", "a.jsonl", f'{{"turns": {HUGE}}}'),
+    "class is a list": (
+        "nli snli_dev.jsonl",
+        "snli_dev.jsonl",
+        '{"gold_label": ["neutral"], "sentence1": "a", "sentence2": "b"}',
+    ),
+    "annotation is a number": (*NQ, annotated(1)),
+    "short answers are a number": (*NQ, annotated({"long_answer": {}, "short_answers": 5})),
+    "nested settings": ("settings", "train.yaml", "epochs: " + "[" * 60_000),
+    "many settings": ("settings", "train.yaml", "epochs: 3\n" * 100_000),
+    "setting of 400 digits": ("settings", "train.yaml", "learning_rate: " + "1" * 400),
+}
+FOLDERS = {
+    "tokeniser": ("bi", "saved/backbone/tokenizer.json", changed(pre_tokenizer={"type": "a"})),
+    "settings of a tokeniser": ("bi", "saved/backbone/tokenizer_config.json", "[[5]]"),
+    "ids": ("bi", "saved/backbone/tokenizer.json", id_beyond),
+    "nested description": ("bi", "saved/backbone/config.json", '{"a": ' + NESTED),
+    "kind is a list": ("bi", "saved/backbone/config.json", changed(model_type=["bert"])),
+    "size is a text": ("static", "saved/backbone/config.json", changed(vocab_size="a")),
+    "length is a list": (
+        "sentence-transformers",
+        "saved/query_0_Transformer/sentence_bert_config.json",
+        changed(max_seq_length=[7], query_length=[1]),
+    ),
+    "bytes are a text": ("corpus", "saved/corpus.json", first_part(bytes="5")),
+    "part outside": ("corpus", "saved/corpus.json", first_part(file="../part-00000.parquet")),
+    "no counts": ("tables", "tables.json", changed(counts=None)),
+    "another kind": ("tables", "tables.json", changed(kind="books")),
+}
+
+
+@pytest.fixture(scope="module")
+def folders(bert):
+    return {reader.name: reader for reader in folder_readers(bert)}
+
+
+@pytest.mark.parametrize("found", FILES)
+def test_files(found, tmp_path):
+    name, file, damage = FILES[found]
+    refused({each.name: each for each in READERS}[name], file, damage, tmp_path)
+
+
+@pytest.mark.parametrize("found", FOLDERS)
+def test_folders(found, folders, tmp_path):
+    name, file, damage = FOLDERS[found]
+    (place,) = [each for each in folders[name].files if each.endswith(file)]
+    refused(folders[name], place, damage, tmp_path)
+
+
+def refused(reader, file, damage, folder):
+    text = damage if isinstance(damage, str) else damage(reader.files[file])
+    write(reader, folder, {file: text.encode()})
+    with pytest.raises(InputError) as caught:
+        reader.read(folder)
+    assert len(str(caught.value)) < 1_000
