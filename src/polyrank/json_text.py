@@ -10,6 +10,7 @@ import re
 import sys
 from typing import Any
 
+HALF = re.compile(r"\\u[dD][89a-fA-F]")
 MOST_NESTED = 500
 """How many lists and objects may lie in each other."""
 
@@ -41,6 +42,31 @@ def parse_json(text: str | bytes) -> Any:
         found = re.search(rf"\d{{{most + 1},}}", whole)
         problem = str(error) if found is None else f"A number has more than {most:,} digits"
         raise json.JSONDecodeError(problem, whole, found.start() if found else 0) from None
+
+
+def parse_whole_signs(text: str) -> Any:
+    """`parse_json`, with a question mark for each half of a surrogate pair.
+
+    UTF-8 cannot write halves. Programs that cut texts in the middle of an emoji leave them.
+    """
+    value = parse_json(text)
+    return with_whole_signs(value) if "\\u" in text and HALF.search(text) else value
+
+
+def with_whole_signs(value: Any) -> Any:
+    """A value of JSON without halves of surrogate pairs."""
+    if isinstance(value, str):
+        return without_halves(value)
+    if isinstance(value, list):
+        return [with_whole_signs(item) for item in value]
+    if isinstance(value, dict):
+        return {without_halves(name): with_whole_signs(item) for name, item in value.items()}
+    return value
+
+
+def without_halves(text: str) -> str:
+    """A text in which halves of surrogate pairs, which UTF-8 cannot write, are question marks."""
+    return text.encode("utf-8", "replace").decode("utf-8")
 
 
 def decoded(text: str | bytes) -> str:

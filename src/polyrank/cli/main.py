@@ -10,7 +10,6 @@ from __future__ import annotations
 import atexit
 import gc
 import io
-import json
 import os
 import sys
 import traceback
@@ -36,7 +35,7 @@ from polyrank.cli.import_checkpoint import import_parlai
 from polyrank.cli.index_build import build
 from polyrank.cli.info import index_info, info
 from polyrank.cli.mine import mine
-from polyrank.cli.output import say_error
+from polyrank.cli.output import json_line, say_error, write_every_sign
 from polyrank.cli.predict import predict
 from polyrank.cli.pretrain import pretrain
 from polyrank.cli.push import push
@@ -94,6 +93,7 @@ def main() -> None:
     quieten_libraries()
     if sys.stderr is None:  # it was closed, and print would take standard output instead
         sys.stderr = io.StringIO()
+    write_every_sign()
     sys.exit(run(sys.argv[1:], commands()))
 
 
@@ -246,4 +246,4 @@ def report(kind: str, message: str, wants_json: bool) -> None:
     else:
         say_error(message)
     if wants_json:
-        print(json.dumps({"error": {"type": kind, "message": message}}, ensure_ascii=False))
+        print(json_line({"error": {"type": kind, "message": message}}))

@@ -8,6 +8,7 @@ streams; knows nothing of what is said.
 from __future__ import annotations
 
 import dataclasses
+import io
 import json
 import math
 import os
@@ -21,6 +22,15 @@ if TYPE_CHECKING:
     from rich.console import Console, RenderableType
 
 WIDTH_WITHOUT_TERMINAL = 160
+STEERING = {*range(0x20), *range(0x7F, 0xA0)} - {ord("\n"), ord("\t")}
+"""Control signs, with those that begin the orders to a terminal."""
+TURNING = {*range(0x202A, 0x202F), *range(0x2066, 0x206A)}
+"""Signs that turn the order of what follows (bidi), so that a text seems to be another."""
+UNSEEN = {
+    **{sign: f"\\x{sign:02x}" for sign in STEERING},
+    **{sign: f"\\u{sign:04x}" for sign in TURNING},
+}
+"""How signs that are not seen are written for people."""
 
 
 class Output:
@@ -41,12 +51,12 @@ class Output:
         return sys.stderr if self.json else sys.stdout
 
     def say(self, text: str = "") -> None:
-        """Print a line for people as it is: brackets in it are not markup."""
-        print(text, file=self.stream, flush=True)
+        """Print a line for people: brackets in it are not markup, and control signs are spelt."""
+        print(visible(text), file=self.stream, flush=True)
 
     def warn(self, text: str) -> None:
         """Print a warning on standard error."""
-        print(f"Warning: {text}", file=sys.stderr, flush=True)
+        print(f"Warning: {visible(text)}", file=sys.stderr, flush=True)
 
     def table(self, table: RenderableType) -> None:
         """Print a rich table, or anything rich can draw, for people."""
@@ -58,13 +68,32 @@ class Output:
         Call it once, last, or once per question where a command converses.
         """
         if self.json:
-            print(json.dumps(plain(result), ensure_ascii=False, allow_nan=False), flush=True)
+            print(json_line(plain(result)), flush=True)
+
+
+def json_line(value: Any) -> str:
+    """A value as JSON on one line; signs beyond ASCII are escaped where the output is not UTF-8."""
+    encoding = (sys.stdout.encoding or "utf-8").lower().replace("-", "")
+    return json.dumps(value, ensure_ascii=encoding != "utf8", allow_nan=False)
+
+
+def write_every_sign() -> None:
+    """Let standard output and error escape what their encoding cannot write."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
 
 
 def say_error(message: str) -> None:
     """Print an error on standard error."""
     label = "\x1b[1;31mError:\x1b[0m" if use_colour() else "Error:"
-    print(f"{label} {message}", file=sys.stderr, flush=True)
+    print(f"{label} {visible(message)}", file=sys.stderr, flush=True)
+
+
+def visible(text: str, *, on_one_line: bool = False) -> str:
+    """A text of anybody's for a terminal: what would steer it, or turn its order, is spelt."""
+    found = text.translate(UNSEEN)
+    return found.replace("\n", "\\n") if on_one_line else found
 
 
 def use_colour() -> bool:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from polyrank.cli.command import command
 from polyrank.cli.conversation import Answer, Question, converse, text_of
 from polyrank.cli.options import InferenceOptions, SourceOptions, load, option, positional
-from polyrank.cli.output import Output
+from polyrank.cli.output import Output, visible
 from polyrank.config import require
 from polyrank.errors import UsageError
 
@@ -193,7 +193,8 @@ def show(answer: Answer, output: Output, echo: bool = True) -> None:
         output.say("\n".join(f"> {' '.join(turn.split())}" for turn in turns))
     for rank, hit in enumerate(answer.hits, start=1):
         begun = textwrap.shorten(" ".join(hit.text.split()), SHOWN_LETTERS, placeholder=" …")
-        output.say(f"{rank:>4}. {hit.score:9.4f}  [{hit.id}] {begun}")
+        name = visible(hit.id, on_one_line=True)
+        output.say(f"{rank:>4}. {hit.score:9.4f}  [{name}] {begun}")
     report = answer.report
     words = f"scored {report.num_scored:,} of {report.num_candidates:,} candidates"
     words += ", certified" if report.certified else ", approximate"

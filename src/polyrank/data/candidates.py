@@ -13,6 +13,7 @@ from polyrank.data.json_files import json_object, read_json_lines
 from polyrank.data.metadata import as_metadata, can_be_filtered
 from polyrank.data.rows import Row, read_rows
 from polyrank.data.source import Source
+from polyrank.json_text import parse_json
 from polyrank.records import Candidate
 
 TABLES = (".csv", ".tsv", ".parquet")
@@ -99,7 +100,7 @@ def read_text(path: Path, number: int, line: str) -> Candidate:
 
 def read_record(path: Path, number: int, line: str) -> Candidate:
     """The candidate of a line of JSON. Raises DataError, with file and line."""
-    record = json_object(path, number, line)
+    record = json_object(path, number, line, parse=parse_json)  # a text is stored as it is
     blame = at_line(path, number)
     text = record.get("text")
     if not isinstance(text, str):

@@ -14,7 +14,7 @@ import shlex
 import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import IO, Any, cast
+from typing import IO, Any
 
 from polyrank.data.encodings import as_utf8, is_mostly_utf8, likely_encoding
 from polyrank.errors import DataError, MissingExtraError, nearest
@@ -25,6 +25,9 @@ LARGEST_WINDOW = 2**31
 
 Whatever reads such a file keeps that much of it in memory: 2 GiB.
 """
+MOST_EXPANSION = 250
+EXPANSION_ALLOWED = 1 << 26
+"""A compressed file may expand to so many times its size, and to so many bytes in any case."""
 CHUNK = 1 << 16
 SPREADSHEET = "Save it as CSV in the spreadsheet program (“CSV UTF-8”), and give that file."
 NOT_TEXTS = {
@@ -62,14 +65,16 @@ def open_bytes(path: Path) -> IO[bytes]:
     """
     if path.is_dir():
         raise DataError("This is a folder, not a file.", "Give the path of a file.", path=path)
-    openers: dict[str, Any] = {
+    openers: dict[str, Callable[[Path], Any]] = {
         ".gz": gzip.open,
         ".bz2": bz2.open,
         ".xz": lzma.open,
-        ".zst": open_zstandard,
+        ".zst": ZstandardFrames,
     }
     try:
-        return cast("IO[bytes]", openers.get(path.suffix, open)(path, "rb"))
+        if path.suffix not in openers:
+            return open(path, "rb")
+        return io.BufferedReader(Expanded(openers[path.suffix](path), path), 1 << 20)
     except FileNotFoundError:
         raise DataError("There is no such file.", how_to_find(path), path=path) from None
     except OSError as error:
@@ -101,9 +106,40 @@ def text_in(raw: IO[bytes], path: Path) -> IO[bytes]:
     return as_utf8(raw)
 
 
-def open_zstandard(path: Path, _: str) -> Any:
-    """Open a .zst file with the zstandard package, buffered so that lines can be read."""
-    return io.BufferedReader(ZstandardFrames(path), 1 << 20)
+class Expanded(io.RawIOBase):
+    """What a compressed file expands to.
+
+    Raises DataError where that is MOST_EXPANSION times the file and more than EXPANSION_ALLOWED
+    bytes: a text compresses to a tenth, and a file that is made to fill memory to a thousandth.
+    """
+
+    def __init__(self, raw: Any, path: Path) -> None:
+        self.raw = raw
+        self.path = path
+        self.size = 0
+        self.most = max(MOST_EXPANSION * path.stat().st_size, EXPANSION_ALLOWED)
+
+    def readable(self) -> bool:
+        """Whether it can be read: always."""
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        """Fill the buffer with the next bytes; returns 0 at the end."""
+        count: int = self.raw.readinto(buffer)
+        self.size += count
+        if self.size > self.most:
+            raise DataError(
+                f"The file expands to more than {MOST_EXPANSION} times its size, and more than "
+                f"{EXPANSION_ALLOWED:,} bytes.",
+                "It may be made to fill the memory. If you trust it, decompress it first.",
+                path=self.path,
+            )
+        return count
+
+    def close(self) -> None:
+        """Close the file too."""
+        self.raw.close()
+        super().close()
 
 
 class ZstandardFrames(io.RawIOBase):

@@ -20,7 +20,7 @@ from polyrank.data.files import (
     read_lines,
     text_in,
 )
-from polyrank.json_text import MOST_NESTED, parse_json
+from polyrank.json_text import MOST_NESTED, parse_whole_signs
 
 BETWEEN = b" \t\r\n,"
 """The signs between the items of an array."""
@@ -43,10 +43,12 @@ def read_json_lines(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
             yield number, json_object(path, number, line)
 
 
-def json_object(path: Path, number: int, line: str) -> dict[str, Any]:
+def json_object(
+    path: Path, number: int, line: str, *, parse: Callable[[str], Any] = parse_whole_signs
+) -> dict[str, Any]:
     """The JSON object of a line. Raises DataError, with file and line, if it is not one."""
     try:
-        record = parse_json(line)
+        record = parse(line)
     except json.JSONDecodeError as error:
         raise at_line(path, number)(
             f"The line is not JSON: {error.msg} at column {error.colno}.",
@@ -64,7 +66,7 @@ def read_json(path: Path) -> Any:
     """The JSON value that a file holds. Raises DataError, with file and line."""
     text = "\n".join(line for _, line in read_lines(path))
     try:
-        return parse_json(text)
+        return parse_whole_signs(text)
     except json.JSONDecodeError as error:
         raise at_line(path, error.lineno)(
             f"The file is not JSON: {error.msg} at column {error.colno}.", DAMAGED

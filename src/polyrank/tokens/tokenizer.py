@@ -12,6 +12,7 @@ from itertools import takewhile
 from typing import Any, Literal, NamedTuple
 
 from polyrank.errors import ModelError, UsageError
+from polyrank.json_text import without_halves
 from polyrank.records import Context
 
 PROBE = "a"
@@ -57,21 +58,35 @@ class TextTokenizer:
         self.single, self.pair = self._probe()
 
     def encode(self, texts: Sequence[str]) -> list[list[int]]:
-        """Token ids of each text without special tokens; a repeated text is tokenised once."""
+        """Token ids of each text without special tokens; a repeated text is tokenised once.
+
+        Half of a surrogate pair is read as a question mark.
+        """
         unique = list(dict.fromkeys(texts))
-        if self.pretrained.is_fast:
-            encodings = self.pretrained.backend_tokenizer.encode_batch_fast(
-                unique, add_special_tokens=False
-            )
-            ids = [encoding.ids for encoding in encodings]
-        elif unique:
-            ids = self.pretrained(unique, add_special_tokens=False, verbose=False)["input_ids"]
-        else:
-            ids = []
+        try:
+            ids = self._ids(unique)
+        except (TypeError, UnicodeEncodeError):  # tokenizers takes UTF-8 alone
+            whole = [without_halves(text) for text in unique]
+            if whole == unique:
+                raise
+            ids = self._ids(whole)
         if len(unique) == len(texts):
             return ids
         known = dict(zip(unique, ids, strict=True))
         return [known[text] for text in texts]
+
+    def _ids(self, texts: list[str]) -> list[list[int]]:
+        if self.pretrained.is_fast:
+            encodings = self.pretrained.backend_tokenizer.encode_batch_fast(
+                texts, add_special_tokens=False
+            )
+            return [encoding.ids for encoding in encodings]
+        if not texts:
+            return []
+        ids: list[list[int]] = self.pretrained(texts, add_special_tokens=False, verbose=False)[
+            "input_ids"
+        ]
+        return ids
 
     def encode_turns(
         self,

@@ -1,0 +1,98 @@
+"""Texts that are no trouble to read and trouble to write: on a terminal, in UTF-8, in an index."""
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+from polyrank.models.bi_encoder import BiEncoder
+from polyrank.retrieval.index import Index
+from tiny_encoders import load_variant
+
+HALF = "\ud800"
+STEERING = "a\x1b[2J\x1b]0;owned\x07b\x9b31m\rc\x08"
+TURNED = "a\u202egpj.exe\u202c\u2066b\u2069"
+
+
+@pytest.fixture(scope="module")
+def saved(bert, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("saved")
+    load_variant("bi", bert).save_pretrained(folder / "bi")
+    load_variant("cross", bert).save_pretrained(folder / "cross")
+    return folder
+
+
+def polyrank(*arguments, **environment):
+    """The command in a process of its own, with strict UTF-8 or what the environment says."""
+    return subprocess.run(
+        [sys.executable, "-m", "polyrank", *map(os.fsencode, map(str, arguments))],
+        capture_output=True,
+        check=False,
+        env={**os.environ, "PYTHONUTF8": "1", **environment},
+    )
+
+
+def write(path, *records):
+    path.write_text("".join(json.dumps(record) + "\n" for record in records), encoding="ascii")
+    return path
+
+
+def test_half_of_a_surrogate_pair_is_read_as_a_question_mark(saved):
+    model = BiEncoder.from_pretrained(saved / "bi")
+    whole = model.encode_candidates([f"a {HALF} b", "a ? b"])
+    assert whole[0].tolist() == whole[1].tolist()
+    assert model.encode_contexts([[HALF, "b"]]).isfinite().all()
+
+
+def test_what_a_terminal_would_obey_is_spelt(saved, tmp_path):
+    index = tmp_path / "index"
+    candidates = [(f"i{STEERING}\nd", STEERING), (TURNED, TURNED)]
+    Index.build(BiEncoder.from_pretrained(saved / "bi"), candidates, index).close()
+    found = polyrank("search", index, STEERING)
+    assert found.returncode == 0
+    text = found.stdout.decode()
+    assert text.isascii()
+    assert text.count("\n") == 5
+    assert "\\x1b[2J" in text
+    assert "\\u202e" in text
+    missing = polyrank("info", tmp_path / f"no{STEERING}")
+    assert missing.returncode == 2
+    assert b"\x1b" not in missing.stderr
+    assert b"Traceback" not in missing.stderr
+
+
+def test_json_for_programs_keeps_every_sign(saved, tmp_path):
+    index = tmp_path / "index"
+    Index.build(BiEncoder.from_pretrained(saved / "bi"), [("a", STEERING)], index).close()
+    found = polyrank("search", index, "x" + os.fsdecode(b"\xff"), "--json")
+    assert found.returncode == 0, found.stderr
+    answer = json.loads(found.stdout)
+    assert answer["results"][0]["hits"][0]["text"] == STEERING
+
+
+def test_files_with_halves_are_used(saved, tmp_path):
+    examples = write(
+        tmp_path / "a.jsonl",
+        {"context": f"a {HALF}", "response": "b", "candidates": ["b", f"{HALF}c"]},
+        {"context": "d", "response": f"e{HALF}", "candidates": [f"e{HALF}", "f"]},
+    )
+    for arguments in (
+        ("evaluate", saved / "bi", "--data", examples),
+        ("predict", saved / "cross", "--data", examples, "--output", tmp_path / "scores.jsonl"),
+        ("mine", "--data", examples, "--method", "random", "--output", tmp_path / "mined.jsonl"),
+    ):
+        done = polyrank(*arguments)
+        assert done.returncode == 0, done.stderr
+    assert "e?" in (tmp_path / "mined.jsonl").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("locale", ["C", "POSIX", "ko_KR.EUC-KR"])
+def test_any_locale_will_do(locale, saved, tmp_path):
+    index = tmp_path / "index"
+    Index.build(BiEncoder.from_pretrained(saved / "bi"), [("a", "안녕 ☃ 𝄞")], index).close()
+    found = polyrank("search", index, "☃", PYTHONUTF8="0", LC_ALL=locale, LANG=locale)
+    assert found.returncode == 0, found.stderr
+    ascii_only = polyrank("search", index, "☃", PYTHONUTF8="0", PYTHONIOENCODING="ascii")
+    assert ascii_only.returncode == 0, ascii_only.stderr

@@ -1,0 +1,56 @@
+"""JSON of anybody's: the values of the standard library's parser, and one kind of error."""
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from polyrank.json_text import parse_json, parse_whole_signs
+
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+)
+
+
+@given(VALUES, st.booleans())
+def test_values_are_those_of_the_standard_library(value, ascii_only):
+    text = json.dumps(value, ensure_ascii=ascii_only)
+    assert parse_json(text) == json.loads(text)
+    assert parse_json(text.encode()) == json.loads(text)
+    assert "\\ud" in text.lower() or parse_whole_signs(text) == json.loads(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("[" * 100_000, "nested more than"),
+        ('{"a":' * 100_000, "nested more than"),
+        ('{"a": ' + "1" * 5_000 + "}", "more than 4,300 digits"),
+        ("{", "Expecting property name"),
+        ("", "Expecting value"),
+    ],
+)
+def test_what_is_wrong_is_a_decode_error(text, problem):
+    for given_text in (text, text.encode()):
+        with pytest.raises(json.JSONDecodeError, match=problem):
+            parse_json(given_text)
+
+
+def test_the_place_of_endless_digits():
+    with pytest.raises(json.JSONDecodeError) as caught:
+        parse_json('{\n"a": ' + "1" * 5_000 + "}")
+    assert (caught.value.lineno, caught.value.colno) == (2, 6)
+
+
+def test_bytes_that_are_no_text():
+    with pytest.raises(UnicodeDecodeError):
+        parse_json(b'{"a": "\xff"}')
+
+
+def test_halves_of_surrogate_pairs_become_question_marks():
+    half = r'{"a\ud800": ["\uDFFF b", {"c": "\ud83d\ude00"}], "d": "\ud55c"}'
+    expected = {"a?": ["? b", {"c": "😀"}], "d": "한"}
+    assert parse_whole_signs(half) == expected
+    assert parse_json(half) == json.loads(half)
