@@ -1,6 +1,10 @@
 import errno
 import os
+import signal
+import subprocess
 import sys
+import textwrap
+import time
 
 import pytest
 
@@ -135,3 +139,29 @@ def test_only_its_own_kind_is_replaceable(tmp_path):
         require_replaceable(tmp_path / "thesis.tex", "mark", "a model")
     (tmp_path / "mark").write_text("")
     require_replaceable(tmp_path, "mark", "a model")
+
+
+def test_what_a_killed_process_left_behind_is_removed(tmp_path):
+    script = textwrap.dedent("""
+        import os, signal, sys
+        from pathlib import Path
+        from polyrank.storage import replaced_folder
+        with replaced_folder(Path(sys.argv[1])) as fresh:
+            (fresh / "half").touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+    """)
+    path = tmp_path / "out[1]"
+    killed = subprocess.run([sys.executable, "-c", script, path], check=False)
+    assert killed.returncode == -signal.SIGKILL
+    (left,) = tmp_path.glob(".out*")
+    with replaced_folder(path) as other:  # just made: the process might still live
+        assert left.exists()
+        (other / "a").touch()
+    past = time.time() - 60
+    os.utime(left, (past, past))
+    with replaced_folder(path) as fresh:
+        os.utime(fresh, (past, past))
+        assert not left.exists()
+        with replaced_folder(path):
+            assert fresh.exists(), "it is in use"
+    assert [each.name for each in tmp_path.iterdir()] == [path.name]

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import glob
 import hashlib
 import io
 import os
 import shutil
 import tempfile
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -17,6 +19,8 @@ from polyrank.json_text import parse_json
 
 AT_FDCWD = -100
 RENAME_EXCHANGE = 2
+JUST_MADE = 1.0
+"""Seconds."""
 
 
 def read_object(path: Path) -> dict[str, Any]:
@@ -44,15 +48,18 @@ def storage_errors(path: Path) -> Iterator[None]:
 def replaced_folder(path: Path) -> Iterator[Path]:
     """Give an empty folder beside `path`; on success rename it to `path`, on failure remove it.
 
-    An existing `path` stays until the new folder is complete, and stays if anything fails. Raises
-    StorageError if the disk refuses.
+    An existing `path` stays until the new folder is complete, and stays if anything fails. What a
+    killed process left behind is removed. Raises StorageError if the disk refuses.
     """
     path = path.absolute()
     with storage_errors(path):
         path.parent.mkdir(parents=True, exist_ok=True)
+        for earlier in path.parent.glob(f".{glob.escape(path.name)}.new-*"):
+            if is_abandoned(earlier):
+                shutil.rmtree(earlier, ignore_errors=True)
         fresh = Path(tempfile.mkdtemp(prefix=f".{path.name}.new-", dir=path.parent))
     try:
-        with storage_errors(path):
+        with storage_errors(path), in_use(fresh):
             fresh.chmod(0o777 & ~current_umask())
             yield fresh
             for file in fresh.rglob("*"):
@@ -61,6 +68,43 @@ def replaced_folder(path: Path) -> Iterator[Path]:
             swap_folders(fresh, path)
     finally:
         shutil.rmtree(fresh, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def in_use(folder: Path) -> Iterator[None]:
+    """Mark a folder, so that it is not abandoned as long as this process lives."""
+    try:
+        import fcntl
+    except ImportError:  # Windows
+        yield
+        return
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        with contextlib.suppress(OSError):  # a file system without locks
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def is_abandoned(folder: Path) -> bool:
+    """Whether the process that marked a folder as `in_use` has died."""
+    try:
+        import fcntl
+
+        if time.time() - folder.stat().st_mtime < JUST_MADE:  # it may not be marked yet
+            return False
+        descriptor = os.open(folder, os.O_RDONLY)
+    except (ImportError, OSError):
+        return False
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    else:
+        return True
+    finally:
+        os.close(descriptor)
 
 
 def require_replaceable(

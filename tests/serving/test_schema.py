@@ -1,6 +1,7 @@
 """Requests made from the OpenAPI schema: no crash, no status or body that it does not name.
 
-POLYRANK_API_EXAMPLES sets how many random requests each call gets, valid ones and bad ones alike.
+POLYRANK_API_EXAMPLES sets how many random requests each call gets, valid ones and bad ones alike,
+and POLYRANK_HOSTILE_SEED draws them.
 """
 
 import os
@@ -19,6 +20,7 @@ from polyrank.serving.config import ServerConfig
 from polyrank.serving.pipeline import Pipeline
 
 EXAMPLES = int(os.environ.get("POLYRANK_API_EXAMPLES", "6"))
+SEED = int(os.environ.get("POLYRANK_HOSTILE_SEED", "16"))
 CANDIDATES = [("a", "how do i read a file", {"year": 2020}), ("b", "yes", {"year": 2021})]
 NAMES = ["bi", "poly", "cross", "unknown"]
 FIELDS = "/docs describes the fields"
@@ -66,7 +68,7 @@ def url(bi, poly, cross, tmp_path_factory):
 def test_answers_are_as_the_schema_says(url, name, mode):
     operation = OPERATIONS[name]
 
-    @seed(16)
+    @seed(SEED)
     @settings(
         max_examples=EXAMPLES,
         deadline=None,

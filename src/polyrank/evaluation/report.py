@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import json
 import platform
+import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -26,7 +27,7 @@ from polyrank.evaluation.pairs import PairResults
 from polyrank.evaluation.plot import draw
 from polyrank.json_text import parse_json
 from polyrank.runtime import resolve_device
-from polyrank.storage import write_text
+from polyrank.storage import replaced_folder, write_text
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -54,18 +55,22 @@ def write_report(
     *,
     plotted_size: int | None = None,
 ) -> list[str]:
-    """Write the files of a comparison; their names. Raises StorageError and, for a plot with
-    `plotted_size` candidates, MissingExtraError.
+    """Write the files of a comparison, all at once; their names.
 
-    `about` is what the values depend on, JSON-ready: data, device, command, …
+    Raises StorageError and, for a plot with `plotted_size` candidates, MissingExtraError.
+    `about` is what the values depend on, JSON-ready: data, device, command, … What else lies in the
+    folder stays.
     """
-    if plotted_size is not None:
-        draw(comparison, folder / PLOT, size=plotted_size)
-    picture = None if plotted_size is None else f"{PLOT}.png"
-    result = json.dumps(to_json(comparison, about), indent=2, ensure_ascii=False)
-    write_text(folder / PER_QUERY, per_query_lines(comparison))
-    write_text(folder / PAGE, markdown(comparison, about, plot=picture))
-    write_text(folder / RESULT, result + "\n")
+    with replaced_folder(folder) as fresh:
+        if folder.is_dir():
+            shutil.copytree(folder, fresh, dirs_exist_ok=True)
+        if plotted_size is not None:
+            draw(comparison, fresh / PLOT, size=plotted_size)
+        picture = None if plotted_size is None else f"{PLOT}.png"
+        result = json.dumps(to_json(comparison, about), indent=2, ensure_ascii=False)
+        write_text(fresh / PER_QUERY, per_query_lines(comparison))
+        write_text(fresh / PAGE, markdown(comparison, about, plot=picture))
+        write_text(fresh / RESULT, result + "\n")
     return [PAGE, RESULT, PER_QUERY, *([picture] if picture else [])]
 
 

@@ -1,0 +1,210 @@
+"""Kills commands at random moments and starts them again, until they are done, and compares.
+
+Run as a program, in a process of its own and with one thread, since it forks:
+`killed_commands.py FOLDER ENCODER KILLS SEED`. ENCODER is the folder of a tiny BERT. For each
+command it prints a line of JSON: how often it was killed, how many runs were finished, and what was
+wrong. A run is right if its output is that of a run without a kill, bit by bit, and if until then
+nothing stands where the output will be.
+"""
+
+import hashlib
+import json
+import os
+import random
+import shutil
+import signal
+import sys
+import time
+from pathlib import Path
+
+from polyrank.cli.main import commands, run
+from polyrank.evaluation.report import PAGE, RESULT
+from polyrank.models.checkpoint import load_model
+from polyrank.retrieval.bulk.parts import read_part
+from polyrank.retrieval.index import Index
+from tiny_encoders import WORDS, load_variant
+
+LONGER = 1.3
+"""A run may be killed up to so many times the seconds that one without a kill takes."""
+
+
+def digest_of(*parts):
+    found = hashlib.sha256()
+    for part in parts:
+        found.update(part if isinstance(part, bytes) else repr(part).encode())
+    return found.hexdigest()
+
+
+def of_model(path):
+    load_model(path, device="cpu")
+    weights, description = path / "model.safetensors", path / "polyrank.json"
+    return digest_of(weights.read_bytes(), description.read_bytes())
+
+
+def of_index(path):
+    with Index.open(path, device="cpu", dtype="float32") as index:
+        index.verify()
+        hits = index.search(["file", "disk kernel"], top_k=len(index))
+        return digest_of(len(index), [[tuple(hit) for hit in each] for each in hits])
+
+
+def of_corpus(path):
+    found = json.loads((path / "corpus.json").read_text())
+    return digest_of(found["counts"], [part["sha256"] for part in found["parts"]])
+
+
+def of_file(path):
+    return digest_of(path.read_bytes())
+
+
+def of_parts(path):
+    parts = [read_part(each) for each in sorted(path.glob("part-*"))]
+    return digest_of(parts)
+
+
+def of_comparison(path):
+    found = json.loads((path / RESULT).read_text())
+    page = (path / PAGE).read_text().partition("## ")[2].partition("## ")[0]
+    return digest_of([(each["name"], each["figures"]) for each in found["models"]], page)
+
+
+CPU = "--device cpu --dtype float32"
+STEPS = "--max-steps 6 --batch-size 8 --evaluations 3"
+SHORT = "--max-context-length 16 --max-candidate-length 16"
+COMMANDS = {
+    "index build": (f"index build bi --candidates texts.jsonl {CPU}", of_index),
+    "corpus": ("corpus talk.jsonl", of_corpus),
+    "encode": (f"encode bi --candidates texts.jsonl --num-parts 6 {CPU}", of_parts),
+    "mine": (
+        f"mine --data pairs.jsonl --method model --retriever bi --reranker cross {CPU}",
+        of_file,
+    ),
+    "train": (
+        f"train --arch poly --base encoder --train pairs.jsonl {STEPS} {SHORT} {CPU}",
+        of_model,
+    ),
+    "distil": (
+        "distil --teacher cross --pairs random --arch bi --base encoder --train pairs.jsonl "
+        f"{STEPS} {SHORT} {CPU}",
+        of_model,
+    ),
+    "pretrain": (
+        f"pretrain --corpus talk --tasks mlm --base encoder {STEPS} {SHORT} {CPU}",
+        of_model,
+    ),
+    "compare": (f"compare one=bi two=cross --data dev.jsonl {CPU}", of_comparison),
+}
+"""The command lines without their output, and what tells two outputs apart."""
+
+
+def make_inputs(folder, encoder):
+    """Everything that the commands read."""
+    draw = random.Random(0)
+
+    def text():
+        return " ".join(draw.choice(WORDS) for _ in range(draw.randint(1, 9)))
+
+    shutil.copytree(encoder, folder / "encoder")
+    for name in ("bi", "cross"):
+        load_variant(name, encoder).save_pretrained(folder / name)
+    pairs = [{"context": [text(), text()], "response": f"{text()} {n}"} for n in range(96)]
+    write(folder / "pairs.jsonl", pairs)
+    asked = [{**pair, "candidates": [pair["response"], "no", "yes"]} for pair in pairs]
+    write(folder / "dev.jsonl", asked)
+    write(folder / "texts.jsonl", [{"id": str(n), "text": text()} for n in range(300)])
+    write(folder / "talk.jsonl", [{"turns": [text() for _ in range(6)]} for _ in range(60)])
+    os.chdir(folder)
+    assert run(["corpus", "talk.jsonl", "--output", "talk"], commands()) == 0
+
+
+def write(path, records):
+    path.write_text("".join(json.dumps(record) + "\n" for record in records), encoding="utf-8")
+
+
+def start(arguments, log):
+    """A process that runs a command."""
+    child = os.fork()
+    if child:
+        return child
+    os.setsid()  # what it starts is killed with it
+    descriptor = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+    os.dup2(descriptor, 1)
+    os.dup2(descriptor, 2)
+    os._exit(run(list(arguments), commands()))
+
+
+def ended(child, seconds):
+    """How a process ended within so many seconds, or None if it was killed after them."""
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        done, status = os.waitpid(child, os.WNOHANG)
+        if done:
+            return os.waitstatus_to_exitcode(status)
+        time.sleep(0.002)
+    os.killpg(child, signal.SIGKILL) if group_of(child) == child else os.kill(child, signal.SIGKILL)
+    _, status = os.waitpid(child, 0)
+    code = os.waitstatus_to_exitcode(status)
+    return None if code == -signal.SIGKILL else code
+
+
+def group_of(child):
+    try:
+        return os.getpgid(child)
+    except ProcessLookupError:
+        return None
+
+
+def tried(name, kills, draw):
+    """How often a command was killed, how many runs were finished, and what was wrong."""
+    line, digest = COMMANDS[name]
+    folder = Path(name.replace(" ", "-") + ".tried")
+    folder.mkdir()
+    log, faults = folder / "log", []
+
+    def begun(output):
+        return start([*line.split(), "--output", str(output)], log)
+
+    output = folder / "whole"
+    before = time.monotonic()
+    code = ended(begun(output), 600)
+    seconds = time.monotonic() - before
+    assert code == 0, log.read_text()
+    expected = digest(output)
+    killed = finished = 0
+    while killed < kills or not finished:
+        output = folder / f"cut{finished}"
+        code = ended(begun(output), draw.uniform(0, LONGER * seconds))
+        killed += code is None
+        if code is None:
+            if is_there(name, output) and digest(output) != expected:
+                faults.append(f"half of the output after kill {killed}")
+            continue
+        finished += 1
+        if code != 0:
+            faults.append(f"exit code {code} after kill {killed}: {log.read_text()[-500:]}")
+        elif digest(output) != expected:
+            faults.append(f"another output after kill {killed}")
+        left = [each.name for each in folder.glob(f".{output.name}*")]
+        if any(".new-" not in each for each in left):
+            faults.append(f"left behind: {left}")
+    return {"command": name, "killed": killed, "finished": finished, "faults": faults}
+
+
+def is_there(name, output):
+    """Whether an output says that it is whole."""
+    if name == "encode":  # its parts come one after the other, and each is whole
+        of_parts(output)
+        return False
+    return (output / RESULT).exists() if name == "compare" else output.exists()
+
+
+def main():
+    folder, encoder, kills, seed = Path(sys.argv[1]), Path(sys.argv[2]), *map(int, sys.argv[3:5])
+    make_inputs(folder, encoder)
+    draw = random.Random(seed)
+    for name in sys.argv[5:] or COMMANDS:
+        print(json.dumps(tried(name, kills, draw)), flush=True)
+
+
+if __name__ == "__main__":
+    main()
