@@ -6,7 +6,7 @@ JOBS ?= 2
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: setup demo test check docs docs-serve bench format release-check client-check clean
+.PHONY: setup demo test check docs docs-serve bench format release-check client-check lock audit clean
 
 setup: $(READY)
 
@@ -51,6 +51,21 @@ release-check: $(READY)
 # Call the server with the real clients of other projects, each in an environment of its own.
 client-check: $(READY)
 	$(BIN)/python scripts/check_clients.py --work build/clients $(ARGS)
+
+# Every version that `make setup` installs, written to constraints.txt.
+lock: $(READY)
+	$(BIN)/python -m pip install --quiet --group release
+	head -3 constraints.txt >build.lock
+	$(BIN)/uv pip compile pyproject.toml --group dev --group docs --all-extras --universal \
+	    --python-version 3.11.5 --no-annotate --no-header --quiet --output-file constraints.txt $(UPGRADE)
+	cat constraints.txt >>build.lock
+	mv build.lock constraints.txt
+
+# Known weaknesses of the locked versions (asks PyPI), and the page of licences.
+audit: $(READY)
+	$(BIN)/python -m pip install --quiet --group release
+	$(BIN)/pip-audit --requirement constraints.txt --no-deps --disable-pip
+	$(BIN)/python scripts/licences.py
 
 clean:
 	rm -rf $(VENV) dist build site .mypy_cache .ruff_cache .pytest_cache

