@@ -32,6 +32,7 @@ from polyrank.json_text import parse_json
 from polyrank.storage import (
     discard,
     exclusive,
+    require_ordinary,
     storage_errors,
     swap_folders,
     synchronise,
@@ -210,6 +211,7 @@ def working(
     run can resume from it. Raises UsageError if another process works there or unfinished work of
     another job is in the way; StorageError.
     """
+    require_ordinary(job.output)
     problem = f"Another process is {job.doing} {job.output}."
     with exclusive(job.work / LOCK, problem, "Wait for it, or choose another output."):
         work = Work(job, resumed=resume(job, restart=restart, other=other))

@@ -242,7 +242,11 @@ def synchronise_tree(folder: Path) -> None:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write a small file beside `path` and rename it into place."""
+    """Write a small file beside `path` and rename it into place.
+
+    Raises StorageError, and UsageError for a device or a pipe in its place.
+    """
+    require_ordinary(path)
     with storage_errors(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         fresh = path.with_name(f".{path.name}.new-{os.getpid()}")
@@ -253,6 +257,15 @@ def write_text(path: Path, text: str) -> None:
             synchronise_folder(path.parent)
         finally:
             fresh.unlink(missing_ok=True)
+
+
+def require_ordinary(path: Path) -> None:
+    """Raise UsageError for a device, a pipe or a socket: a file must not take its place."""
+    if path.exists() and not path.is_file() and not path.is_dir():
+        raise UsageError(
+            f"{path} is a device or a pipe, so no file is put in its place.",
+            "Give the path of an ordinary file.",
+        )
 
 
 def sha256_of(path: Path, advance: Callable[[int], None] = lambda _: None) -> str:

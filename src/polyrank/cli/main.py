@@ -8,6 +8,7 @@ also gets {"error": {"type", "message"}}. POLYRANK_TRACEBACK=1 shows where it wa
 from __future__ import annotations
 
 import atexit
+import contextlib
 import gc
 import io
 import os
@@ -35,7 +36,7 @@ from polyrank.cli.import_checkpoint import import_parlai
 from polyrank.cli.index_build import build
 from polyrank.cli.info import index_info, info
 from polyrank.cli.mine import mine
-from polyrank.cli.output import json_line, say_error, write_every_sign
+from polyrank.cli.output import give_up, json_line, put, say_error, write_every_sign
 from polyrank.cli.predict import predict
 from polyrank.cli.pretrain import pretrain
 from polyrank.cli.push import push
@@ -44,7 +45,7 @@ from polyrank.cli.search import search
 from polyrank.cli.serve import serve
 from polyrank.cli.static import static
 from polyrank.cli.train import train
-from polyrank.errors import InputError, PolyrankError, UsageError, nearest
+from polyrank.errors import InputError, PolyrankError, StorageError, UsageError, nearest
 from polyrank.progress import quieten_libraries
 
 INTERRUPTED = 130
@@ -93,6 +94,8 @@ def main() -> None:
     quieten_libraries()
     if sys.stderr is None:  # it was closed, and print would take standard output instead
         sys.stderr = io.StringIO()
+    if sys.stdout is None:
+        sys.stdout = io.StringIO()
     write_every_sign()
     sys.exit(run(sys.argv[1:], commands()))
 
@@ -109,7 +112,6 @@ def run(arguments: Sequence[str], known: Sequence[Command[Any]]) -> int:
         if isinstance(call, int):
             return call
         call.run()
-        sys.stdout.flush()
     except (KeyboardInterrupt, typer.Abort):
         report("Interrupted", "Interrupted.", wants_json)
         return INTERRUPTED
@@ -117,7 +119,7 @@ def run(arguments: Sequence[str], known: Sequence[Command[Any]]) -> int:
         report("Interrupted", f"Interrupted. {error}", wants_json)
         return INTERRUPTED
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        give_up(sys.stdout)
         return BROKEN_PIPE
     except PolyrankError as error:
         if not error.said_elsewhere:
@@ -246,4 +248,5 @@ def report(kind: str, message: str, wants_json: bool) -> None:
     else:
         say_error(message)
     if wants_json:
-        print(json_line({"error": {"type": kind, "message": message}}))
+        with contextlib.suppress(OSError, StorageError):  # it may be what failed
+            put(json_line({"error": {"type": kind, "message": message}}), sys.stdout)

@@ -7,6 +7,7 @@ streams; knows nothing of what is said.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import io
 import json
@@ -17,6 +18,8 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
+
+from polyrank.errors import StorageError
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
@@ -52,7 +55,7 @@ class Output:
 
     def say(self, text: str = "") -> None:
         """Print a line for people: brackets in it are not markup, and control signs are spelt."""
-        print(visible(text), file=self.stream, flush=True)
+        put(visible(text), self.stream)
 
     def warn(self, text: str) -> None:
         """Print a warning on standard error."""
@@ -68,7 +71,27 @@ class Output:
         Call it once, last, or once per question where a command converses.
         """
         if self.json:
-            print(json_line(plain(result)), flush=True)
+            put(json_line(plain(result)), sys.stdout)
+
+
+def put(text: str, stream: TextIO) -> None:
+    """Print a line at once. Raises StorageError where the stream cannot take it."""
+    try:
+        print(text, file=stream, flush=True)
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        give_up(stream)
+        raise StorageError(
+            f"The output cannot be written: {error.strerror}.",
+            "Free some space, or direct standard output elsewhere.",
+        ) from error
+
+
+def give_up(stream: TextIO) -> None:
+    """Send what else goes to a stream nowhere: Python would fail once more when it ends."""
+    with contextlib.suppress(OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def json_line(value: Any) -> str:
