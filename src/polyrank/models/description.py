@@ -6,7 +6,7 @@ import hashlib
 import json
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
 
 from polyrank.config import field_types, from_mapping, to_mapping
@@ -76,11 +76,19 @@ def read_description(path: Path) -> Description | None:
 
 
 def read_adapters(described: Mapping[str, Mapping[str, str]]) -> dict[str, dict[str, str]]:
-    """What a description says of adapters. Raises KeyError or TypeError for anything else."""
+    """What a description says of adapters.
+
+    Raises KeyError or TypeError for anything else, ValueError for a folder elsewhere.
+    """
     known = ("folder", "base_sha256", "dtype")
-    return {
+    found = {
         tower: {name: str(adapter[name]) for name in known} for tower, adapter in described.items()
     }
+    for adapter in found.values():
+        place = PurePosixPath(adapter["folder"])
+        if place.is_absolute() or ".." in place.parts:
+            raise ValueError(f"the adapter in {place} is said to lie outside of the folder")
+    return found
 
 
 def identity_of(config: Any) -> dict[str, Any]:
