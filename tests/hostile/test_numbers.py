@@ -16,7 +16,8 @@ KINDS = {
     "poly": (PolyEncoder, {"num_codes": 4}),
     "cross": (CrossEncoder, {}),
 }
-ODD = ["", " ", "\n\t", "a", "\u200b", "☃", "\u0301", "a" * 200_000, "word " * 200_000, "\0"]
+ODD = ["", " ", "\n\t", "a", "\u200b", "☃", "\u0301", "word " * 900, "\0"]
+LONG = ["a" * 1_000_000, "word " * 200_000]
 
 
 @pytest.fixture(scope="module", params=KINDS)
@@ -38,6 +39,12 @@ def test_odd_texts_have_scores_that_do_not_depend_on_their_company(model):
     assert together.isfinite().all()
     for row, text in enumerate(ODD):
         assert torch.allclose(model.score([text], ODD)[0], together[row], atol=1e-4)
+
+
+def test_texts_of_a_million_signs_are_cut(model):
+    scores = model.score([LONG], [LONG[1], "word " * 900, "a"])
+    assert scores.isfinite().all()
+    assert torch.allclose(scores[0, 0], scores[0, 1], atol=1e-5)
 
 
 @pytest.mark.parametrize("context", [[], [""], [" ", ""], ["a"] * 3000])
