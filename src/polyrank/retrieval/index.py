@@ -13,6 +13,7 @@ from torch import Tensor
 from polyrank.config import require, require_choice, require_whole
 from polyrank.data.candidates import read_ids
 from polyrank.errors import DataError, IndexFolderError
+from polyrank.models.base import Model
 from polyrank.models.config import EngineName
 from polyrank.models.inputs import Contexts, as_contexts, as_ids
 from polyrank.records import Candidate, Context
@@ -48,13 +49,19 @@ class Index:
     """Candidates, their vectors and the model that made them. Get an index by `build` or `open`.
 
     Searching changes nothing, so threads and processes may share an index. It shows the state at
-    its opening; `refresh` shows what others have changed since.
+    its opening; `refresh` shows what others have changed since. A process that it is sent to opens
+    it again, with the index's own model.
     """
 
     def __init__(self, model: VectorModel, engine: Engine, path: Path) -> None:
         self.model = model
         self.engine = engine
         self.path = path
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        if not isinstance(self.model, Model):
+            return reopened, (self.path, self.model)
+        return reopened, (self.path, None, str(self.model.device), self.model.compute_dtype)
 
     @classmethod
     def build(
@@ -324,6 +331,16 @@ class Index:
 
     def __repr__(self) -> str:
         return f"Index({str(self.path)!r}, {len(self)} candidates)"
+
+
+def reopened(
+    path: Path,
+    model: VectorModel | None,
+    device: str = "auto",
+    dtype: str | torch.dtype = "auto",
+) -> Index:
+    """An index that was sent here from another process."""
+    return Index.open(path, model, device=device, dtype=dtype)
 
 
 def open_engine(path: str | Path) -> Engine:
