@@ -25,8 +25,11 @@ from polyrank.data.loading import load_records
 from polyrank.data.scoring_inputs import read_scoring_inputs
 from polyrank.evaluation.report import RESULT, read_report
 from polyrank.interop.export import export
+from polyrank.models.adapters.folders import find_bases
+from polyrank.models.adapters.layers import attach
+from polyrank.models.bi_encoder import BiEncoder
 from polyrank.models.checkpoint import load_model
-from polyrank.models.static.distilled import distil_static
+from polyrank.models.static.distilled import distil_static, static_from_file
 from polyrank.pretraining.corpus.convert import convert
 from polyrank.pretraining.corpus.store import Corpus
 from polyrank.pretraining.tables import open_tables
@@ -252,9 +255,15 @@ def folder_readers(encoder: Path) -> list[Reader]:
         ),
         Reader(
             "sentence-transformers",
-            saved(lambda folder: export(bi, folder, "sentence-transformers")),
+            saved(lambda folder: export(bi, folder, TO)),
             model,
         ),
+        Reader(
+            "reranker",
+            saved(lambda folder: export(load_variant("cross", encoder), folder, TO)),
+            model,
+        ),
+        Reader("adapters", saved(adapted(encoder).save_pretrained), model),
         Reader("static", saved(static.save_pretrained), model),
         Reader("index", saved(lambda folder: build(folder).close()), index),
         Reader("corpus", saved(partial(convert_texts, jsonl(CONVERSATIONS))), corpus),
@@ -268,6 +277,14 @@ def with_tables(folder: Path) -> None:
     open_tables(Corpus.open(folder))
 
 
+def adapted(encoder: Path) -> Any:
+    """A bi-encoder with adapters; its base stays where it is."""
+    found: Any = BiEncoder.from_pretrained(encoder, device="cpu", dtype="float32")
+    found.bases = find_bases(found)
+    attach(found, rank=2, alpha=2)
+    return found
+
+
 def convert_texts(data: bytes, folder: Path) -> None:
     """Make a corpus of a file with these bytes, which is not kept."""
     source = folder.with_suffix(".jsonl")
@@ -276,6 +293,8 @@ def convert_texts(data: bytes, folder: Path) -> None:
     source.unlink()
 
 
+TO = "sentence-transformers"
+VECTORS = b"5 3\nfile 0.1 0.2 -0.3\ndisk 1 0 0\nkernel 0.5 0.5 1e-3\nwifi 0 1 0\nsound 1 1 1\n"
 READERS = [
     *(
         Reader(
@@ -306,6 +325,7 @@ READERS = [
     Reader("to score", {"a.jsonl": jsonl(EXAMPLES)}, reading(read_scoring_inputs, "a.jsonl")),
     Reader("questions", {"input": jsonl(QUESTIONS)}, questions),
     Reader("settings", {"train.yaml": SETTINGS.encode()}, settings),
+    Reader("word vectors", {"a.vec": VECTORS}, lambda f: static_from_file(f / "a.vec")),
     Reader("filter", {"filter": FILTERS.encode()}, lambda f: parse_filter(text_of(f / "filter"))),
     Reader("columns", {"columns": b"context=q,response=a", "a.csv": b"q,a\nb,c\n"}, columns),
     Reader("comparison", {RESULT: json.dumps(COMPARISON).encode()}, read_report),

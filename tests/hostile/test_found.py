@@ -62,6 +62,8 @@ FILES = {
     ),
     "annotation is a number": (*NQ, annotated(1)),
     "short answers are a number": (*NQ, annotated({"long_answer": {}, "short_answers": 5})),
+    "endless width": ("word vectors", "a.vec", f"5 {HUGE}\nfile 1 2 3\n"),
+    "width of another script": ("word vectors", "a.vec", "5 ²\nfile 1 2 3\n"),
     "nested settings": ("settings", "train.yaml", "epochs: " + "[" * 60_000),
     "many settings": ("settings", "train.yaml", "epochs: 3\n" * 100_000),
     "setting of 400 digits": ("settings", "train.yaml", "learning_rate: " + "1" * 400),
@@ -80,6 +82,7 @@ FOLDERS = {
     ),
     "bytes are a text": ("corpus", "saved/corpus.json", first_part(bytes="5")),
     "part outside": ("corpus", "saved/corpus.json", first_part(file="../part-00000.parquet")),
+    "endless count": ("corpus", "saved/corpus.json", changed(counts={"conversations": 2**64})),
     "no counts": ("tables", "tables.json", changed(counts=None)),
     "another kind": ("tables", "tables.json", changed(kind="books")),
 }

@@ -29,6 +29,8 @@ FOLDERS = (
     "cross",
     "cross-interaction",
     "sentence-transformers",
+    "reranker",
+    "adapters",
     "static",
     "index",
     "corpus",

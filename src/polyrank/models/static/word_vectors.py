@@ -8,6 +8,7 @@ Letters: V words, h numbers of each.
 
 from __future__ import annotations
 
+import re
 import warnings
 from itertools import chain, islice
 from pathlib import Path
@@ -22,6 +23,8 @@ from polyrank.errors import DataError
 UNKNOWN = "[UNK]"
 BLOCK = 4096
 """Lines that are turned into numbers at once."""
+NUMBER = re.compile("[0-9]{1,12}")
+"""A number of words or of dimensions."""
 CASED = 0.01
 """Above this share of words with capital letters, case matters."""
 
@@ -40,7 +43,7 @@ def read_word_vectors(path: Path, most: int | None = None) -> tuple[list[str], n
     if not beginning:
         raise no_vectors(path)
     fields = beginning[0][1].rstrip().split(" ")
-    has_header = len(fields) == 2 and all(field.isdigit() for field in fields)
+    has_header = len(fields) == 2 and all(NUMBER.fullmatch(field) for field in fields)
     width = int(fields[1]) if has_header else len(fields) - 1
     if width < 1:
         raise not_vectors(path, beginning[0])

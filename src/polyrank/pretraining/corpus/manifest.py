@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -120,8 +121,9 @@ def require_sound(manifest: Manifest) -> None:
         raise ValueError("kind, language or damage is not one of its values")
     if not all(isinstance(each, dict) for each in (manifest.source, manifest.settings)):
         raise ValueError("source or settings is not an object")
-    if not all(type(count) is int and count >= 0 for count in manifest.counts.values()):
-        raise ValueError("a count is not a whole number")
+    counts = [*manifest.counts.values(), *(part.rows for part in manifest.parts)]
+    if not all(type(count) is int and 0 <= count <= sys.maxsize for count in counts):
+        raise ValueError("a count is not a whole number, or larger than any")
     for part in manifest.parts:
         if Path(part.file).name != part.file:
             raise ValueError(f"the part {part.file!r} lies in another folder")
