@@ -103,7 +103,6 @@ class Plan:
     def training_settings(self) -> dict[str, Any]:
         """The settings of training and objective that differ from the defaults."""
         own = vars(TrainingConfig())
-        idle = () if self.teachers or self.examples else TAUGHT
         parts = {
             "training": {n: one for n, one in self.training.items() if n in own},
             "objective": {n: one for n, one in self.training.items() if n not in own},
@@ -112,6 +111,9 @@ class Plan:
             **differing("training", TrainingConfig, parts["training"]),
             **differing("objective", ObjectiveConfig, parts["objective"]),
         }
+        idle: set[str] = set()
+        if not self.teachers:  # examples may bring scores; what is open then is as it always was
+            idle = {name for name in TAUGHT if self.examples is None or found.get(name) is None}
         return {name: value for name, value in found.items() if name not in idle}
 
     def folder(self, work: Path) -> Path:

@@ -113,6 +113,16 @@ def test_recipes_name_what_differs_from_the_first_defaults(plan, monkeypatch, tm
     assert plan.recipe().digest("sgd") != Recipe(arch="bi", base=plan.recipe().base).digest("sgd")
 
 
+def test_settings_of_teaching_count_only_where_something_is_taught(plan, tmp_path):
+    (tmp_path / "mined.jsonl").write_text('{"context": "a", "response": "b"}\n')
+    mined = dataclasses.replace(plan, examples=tmp_path / "mined.jsonl")
+    assert "teacher_share" not in mined.recipe().training
+    hot = dataclasses.replace(mined, training={**plan.training, "distillation_temperature": 3.0})
+    assert hot.recipe().training["distillation_temperature"] == 3.0
+    alone = dataclasses.replace(hot, examples=None)
+    assert alone.recipe() == plan.recipe()
+
+
 def test_new_settings_are_added_to_the_first_defaults(monkeypatch, tmp_path):
     before = json.loads(runs.DEFAULTS.read_text())
     del before["model cross"]["reading"]
