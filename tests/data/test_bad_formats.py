@@ -5,6 +5,9 @@ import gzip
 import json
 
 import pytest
+
+from polyrank.data.loading import load_records
+from polyrank.errors import DataError, InputError
 from true_formats import (
     BEIR,
     DIALOGUES,
@@ -16,9 +19,6 @@ from true_formats import (
     lines,
     write_beir,
 )
-
-from polyrank.data.loading import load_records
-from polyrank.errors import DataError, InputError
 
 
 def changed(record, *path, to):

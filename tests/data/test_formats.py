@@ -6,7 +6,6 @@ from pathlib import Path
 import pyarrow
 import pyarrow.parquet
 import pytest
-from true_formats import BEIR, FIXTURES, lines, write_beir
 
 from polyrank.data.format import Beginning
 from polyrank.data.formats.labelled_pairs import CLASSES
@@ -15,6 +14,7 @@ from polyrank.data.loading import FORMATS, detect, load_examples, load_records
 from polyrank.data.source import Source
 from polyrank.errors import DataError, MissingExtraError, UsageError
 from polyrank.records import Candidate, Example, LabelledPair, RetrievalSet
+from true_formats import BEIR, FIXTURES, lines, write_beir
 
 PAGE = Path(__file__).parents[2] / "docs" / "data.md"
 VARIANTS = ("convai2-no-persona", "dstc7-augmented")
