@@ -10,9 +10,10 @@ import re
 import sys
 from typing import Any
 
-HALF = re.compile(r"\\u[dD][89a-fA-F]")
+LONE = re.compile(r"\\u[dD][89a-fA-F]")
 MOST_NESTED = 500
 """How many lists and objects may lie in each other."""
+TOO_DEEP = f"Lists and objects are nested more than {MOST_NESTED} deep"
 
 
 def parse_json(text: str | bytes) -> Any:
@@ -33,39 +34,44 @@ def parse_json(text: str | bytes) -> Any:
     except json.JSONDecodeError:
         raise
     except RecursionError:
-        problem = f"Lists and objects are nested more than {MOST_NESTED} deep"
-        raise json.JSONDecodeError(problem, decoded(text), 0) from None
+        raise json.JSONDecodeError(TOO_DEEP, decoded(text), 0) from None
     except UnicodeDecodeError:
         raise
     except ValueError as error:
-        whole, most = decoded(text), sys.get_int_max_str_digits()
+        whole, most = decoded(text), sys.get_int_max_str_digits()  # in Python since 3.10.7
         found = re.search(rf"\d{{{most + 1},}}", whole)
         problem = str(error) if found is None else f"A number has more than {most:,} digits"
         raise json.JSONDecodeError(problem, whole, found.start() if found else 0) from None
 
 
-def parse_whole_signs(text: str) -> Any:
-    """`parse_json`, with a question mark for each half of a surrogate pair.
+def parse_readable_json(text: str) -> Any:
+    """`parse_json`, with a question mark for each lone surrogate.
 
-    UTF-8 cannot write halves. Programs that cut texts in the middle of an emoji leave them.
+    UTF-8 cannot write lone surrogates. Programs that cut a text in the middle of an emoji leave
+    them.
     """
     value = parse_json(text)
-    return with_whole_signs(value) if "\\u" in text and HALF.search(text) else value
+    if "\\u" not in text or not LONE.search(text):
+        return value
+    try:
+        return readable(value)
+    except RecursionError:
+        raise json.JSONDecodeError(TOO_DEEP, text, 0) from None
 
 
-def with_whole_signs(value: Any) -> Any:
-    """A value of JSON without halves of surrogate pairs."""
+def readable(value: Any) -> Any:
+    """A value of JSON without lone surrogates."""
     if isinstance(value, str):
-        return without_halves(value)
+        return without_lone_surrogates(value)
     if isinstance(value, list):
-        return [with_whole_signs(item) for item in value]
+        return [readable(item) for item in value]
     if isinstance(value, dict):
-        return {without_halves(name): with_whole_signs(item) for name, item in value.items()}
+        return {without_lone_surrogates(name): readable(item) for name, item in value.items()}
     return value
 
 
-def without_halves(text: str) -> str:
-    """A text in which halves of surrogate pairs, which UTF-8 cannot write, are question marks."""
+def without_lone_surrogates(text: str) -> str:
+    """A text in which lone surrogates, which UTF-8 cannot write, are question marks."""
     return text.encode("utf-8", "replace").decode("utf-8")
 
 

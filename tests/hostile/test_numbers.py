@@ -1,4 +1,4 @@
-"""Vectors and texts at the edge: NaN, infinity, zeros, ties, nothing, a million signs."""
+"""Vectors and texts at the edge: NaN, infinity, zeros, ties, nothing, a million characters."""
 
 import numpy as np
 import pytest
@@ -41,7 +41,7 @@ def test_odd_texts_have_scores_that_do_not_depend_on_their_company(model):
         assert torch.allclose(model.score([text], ODD)[0], together[row], atol=1e-4)
 
 
-def test_texts_of_a_million_signs_are_cut(model):
+def test_texts_of_a_million_characters_are_cut(model):
     scores = model.score([LONG], [LONG[1], "word " * 900, "a"])
     assert scores.isfinite().all()
     assert torch.allclose(scores[0, 0], scores[0, 1], atol=1e-5)

@@ -39,14 +39,14 @@ def write(path, *records):
     return path
 
 
-def test_half_of_a_surrogate_pair_is_read_as_a_question_mark(saved):
+def test_a_lone_surrogate_is_read_as_a_question_mark(saved):
     model = BiEncoder.from_pretrained(saved / "bi")
     whole = model.encode_candidates([f"a {HALF} b", "a ? b"])
     assert whole[0].tolist() == whole[1].tolist()
     assert model.encode_contexts([[HALF, "b"]]).isfinite().all()
 
 
-def test_what_a_terminal_would_obey_is_spelt(saved, tmp_path):
+def test_what_a_terminal_would_obey_is_escaped(saved, tmp_path):
     index = tmp_path / "index"
     candidates = [(f"i{STEERING}\nd", STEERING), (TURNED, TURNED)]
     Index.build(BiEncoder.from_pretrained(saved / "bi"), candidates, index).close()
@@ -63,7 +63,7 @@ def test_what_a_terminal_would_obey_is_spelt(saved, tmp_path):
     assert b"Traceback" not in missing.stderr
 
 
-def test_json_for_programs_keeps_every_sign(saved, tmp_path):
+def test_json_for_programs_keeps_every_character(saved, tmp_path):
     index = tmp_path / "index"
     Index.build(BiEncoder.from_pretrained(saved / "bi"), [("a", STEERING)], index).close()
     found = polyrank("search", index, "x" + os.fsdecode(b"\xff"), "--json")
@@ -72,7 +72,7 @@ def test_json_for_programs_keeps_every_sign(saved, tmp_path):
     assert answer["results"][0]["hits"][0]["text"] == STEERING
 
 
-def test_files_with_halves_are_used(saved, tmp_path):
+def test_files_with_lone_surrogates_are_used(saved, tmp_path):
     examples = write(
         tmp_path / "a.jsonl",
         {"context": f"a {HALF}", "response": "b", "candidates": ["b", f"{HALF}c"]},

@@ -36,7 +36,7 @@ from polyrank.cli.import_checkpoint import import_parlai
 from polyrank.cli.index_build import build
 from polyrank.cli.info import index_info, info
 from polyrank.cli.mine import mine
-from polyrank.cli.output import give_up, json_line, put, say_error, write_every_sign
+from polyrank.cli.output import escape_what_cannot_be_encoded, give_up, json_line, put, say_error
 from polyrank.cli.predict import predict
 from polyrank.cli.pretrain import pretrain
 from polyrank.cli.push import push
@@ -96,7 +96,7 @@ def main() -> None:
         sys.stderr = io.StringIO()
     if sys.stdout is None:
         sys.stdout = io.StringIO()
-    write_every_sign()
+    escape_what_cannot_be_encoded()
     sys.exit(run(sys.argv[1:], commands()))
 
 

@@ -25,15 +25,15 @@ if TYPE_CHECKING:
     from rich.console import Console, RenderableType
 
 WIDTH_WITHOUT_TERMINAL = 160
-STEERING = {*range(0x20), *range(0x7F, 0xA0)} - {ord("\n"), ord("\t")}
-"""Control signs, with those that begin the orders to a terminal."""
-TURNING = {*range(0x202A, 0x202F), *range(0x2066, 0x206A)}
-"""Signs that turn the order of what follows (bidi), so that a text seems to be another."""
-UNSEEN = {
-    **{sign: f"\\x{sign:02x}" for sign in STEERING},
-    **{sign: f"\\u{sign:04x}" for sign in TURNING},
+CONTROL = {*range(0x20), *range(0x7F, 0xA0)} - {ord("\n"), ord("\t")}
+"""Control characters, with those that begin a terminal's escape sequences."""
+BIDIRECTIONAL = {*range(0x202A, 0x202F), *range(0x2066, 0x206A)}
+"""Characters that reverse the order of what follows, so that a text looks like another."""
+ESCAPES = {
+    **{code: f"\\x{code:02x}" for code in CONTROL},
+    **{code: f"\\u{code:04x}" for code in BIDIRECTIONAL},
 }
-"""How signs that are not seen are written for people."""
+"""How people see characters that would not be seen."""
 
 
 class Output:
@@ -54,7 +54,7 @@ class Output:
         return sys.stderr if self.json else sys.stdout
 
     def say(self, text: str = "") -> None:
-        """Print a line for people: brackets in it are not markup, and control signs are spelt."""
+        """Print a line for people: brackets are not markup, control characters are escaped."""
         put(visible(text), self.stream)
 
     def warn(self, text: str) -> None:
@@ -95,12 +95,12 @@ def give_up(stream: TextIO) -> None:
 
 
 def json_line(value: Any) -> str:
-    """A value as JSON on one line; signs beyond ASCII are escaped where the output is not UTF-8."""
+    """A value as JSON on one line; where the output is not UTF-8, it is ASCII."""
     encoding = (sys.stdout.encoding or "utf-8").lower().replace("-", "")
     return json.dumps(value, ensure_ascii=encoding != "utf8", allow_nan=False)
 
 
-def write_every_sign() -> None:
+def escape_what_cannot_be_encoded() -> None:
     """Let standard output and error escape what their encoding cannot write."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
@@ -114,8 +114,8 @@ def say_error(message: str) -> None:
 
 
 def visible(text: str, *, on_one_line: bool = False) -> str:
-    """A text of anybody's for a terminal: what would steer it, or turn its order, is spelt."""
-    found = text.translate(UNSEEN)
+    """A text for a terminal, whoever wrote it: control characters and the like are escaped."""
+    found = text.translate(ESCAPES)
     return found.replace("\n", "\\n") if on_one_line else found
 
 

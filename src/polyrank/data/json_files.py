@@ -20,14 +20,13 @@ from polyrank.data.files import (
     read_lines,
     text_in,
 )
-from polyrank.json_text import MOST_NESTED, parse_whole_signs
+from polyrank.json_text import MOST_NESTED, TOO_DEEP, parse_readable_json
 
 BETWEEN = b" \t\r\n,"
 """The signs between the items of an array."""
 PIECE = 1 << 16
 """Bytes of a long line that are parsed at once."""
 DAMAGED = "The file is damaged or truncated; download it again."
-NESTED = f"Lists and objects are nested more than {MOST_NESTED} deep."
 STARTS = ("start_map", "start_array")
 ENDS = ("end_map", "end_array")
 """What a parser says where a list or an object begins and ends."""
@@ -44,7 +43,7 @@ def read_json_lines(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
 
 
 def json_object(
-    path: Path, number: int, line: str, *, parse: Callable[[str], Any] = parse_whole_signs
+    path: Path, number: int, line: str, *, parse: Callable[[str], Any] = parse_readable_json
 ) -> dict[str, Any]:
     """The JSON object of a line. Raises DataError, with file and line, if it is not one."""
     try:
@@ -66,7 +65,7 @@ def read_json(path: Path) -> Any:
     """The JSON value that a file holds. Raises DataError, with file and line."""
     text = "\n".join(line for _, line in read_lines(path))
     try:
-        return parse_whole_signs(text)
+        return parse_readable_json(text)
     except json.JSONDecodeError as error:
         raise at_line(path, error.lineno)(
             f"The file is not JSON: {error.msg} at column {error.colno}.", DAMAGED
@@ -114,7 +113,7 @@ def read_json_array(path: Path) -> Iterator[tuple[int, Any]]:
                 if found:
                     begin = None if is_end else line
                 if items.depth > MOST_NESTED:
-                    raise at_line(path, line)(NESTED, DAMAGED)
+                    raise at_line(path, line)(f"{TOO_DEEP}.", DAMAGED)
         require_array(path, line, b"[" if is_open else b"")
         parser.close()
     except ijson.JSONError as error:

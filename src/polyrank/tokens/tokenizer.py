@@ -12,7 +12,7 @@ from itertools import takewhile
 from typing import Any, Literal, NamedTuple
 
 from polyrank.errors import ModelError, UsageError
-from polyrank.json_text import without_halves
+from polyrank.json_text import without_lone_surrogates
 from polyrank.records import Context
 
 PROBE = "a"
@@ -60,13 +60,13 @@ class TextTokenizer:
     def encode(self, texts: Sequence[str]) -> list[list[int]]:
         """Token ids of each text without special tokens; a repeated text is tokenised once.
 
-        Half of a surrogate pair is read as a question mark.
+        A lone surrogate is read as a question mark.
         """
         unique = list(dict.fromkeys(texts))
         try:
             ids = self._ids(unique)
         except (TypeError, UnicodeEncodeError):  # tokenizers takes UTF-8 alone
-            whole = [without_halves(text) for text in unique]
+            whole = [without_lone_surrogates(text) for text in unique]
             if whole == unique:
                 raise
             ids = self._ids(whole)
