@@ -58,7 +58,7 @@ TRIALS = {
     ),
     "killed": Trial(
         title="commands killed",
-        tests=("tests/hostile/test_kills.py",),
+        tests=("tests/hostile/test_killed_commands.py",),
         environment=lambda seed: {
             "POLYRANK_HOSTILE_KILLS": "25",
             "POLYRANK_HOSTILE_SEED": str(seed),

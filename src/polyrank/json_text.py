@@ -45,7 +45,7 @@ def parse_json(text: str | bytes) -> Any:
 
 
 def parse_readable_json(text: str) -> Any:
-    """`parse_json`, with a question mark for each lone surrogate.
+    """`parse_json`, with U+FFFD in place of lone surrogates.
 
     UTF-8 cannot write lone surrogates. Programs that cut a text in the middle of an emoji leave
     them.
@@ -71,8 +71,8 @@ def readable(value: Any) -> Any:
 
 
 def without_lone_surrogates(text: str) -> str:
-    """A text in which lone surrogates, which UTF-8 cannot write, are question marks."""
-    return text.encode("utf-8", "replace").decode("utf-8")
+    """A text with the replacement character, U+FFFD, in place of lone surrogates."""
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 def decoded(text: str | bytes) -> str:

@@ -98,7 +98,8 @@ def test_a_device_is_never_replaced(folder, tmp_path):
 @pytest.mark.parametrize("often", [1, 2])
 def test_interrupted_once_or_twice_it_says_how_to_resume(often, folder, bert, tmp_path):
     output = tmp_path / "model"
-    process = started(training(folder, output, bert, steps=100_000))
+    heard = lambda: signal.signal(signal.SIGINT, signal.SIG_DFL)  # noqa: E731 - a shell may ignore it
+    process = started(training(folder, output, bert, steps=100_000), preexec_fn=heard)
     assert process.stdout is not None
     for line in process.stdout:
         if line.startswith(b"Training"):

@@ -125,7 +125,9 @@ class Expanded(io.RawIOBase):
 
     def readinto(self, buffer: Any) -> int:
         """Fill the buffer with the next bytes; returns 0 at the end."""
-        count: int = self.raw.readinto(buffer)
+        data: bytes = self.raw.read1(len(buffer))  # what comes before damage is not lost
+        count = len(data)
+        buffer[:count] = data
         self.size += count
         if self.size > self.most:
             raise DataError(
@@ -142,7 +144,7 @@ class Expanded(io.RawIOBase):
         super().close()
 
 
-class ZstandardFrames(io.RawIOBase):
+class ZstandardFrames:
     """The bytes in the frames of a .zst file; detects a truncated file.
 
     Raises MissingExtraError without the package; reading raises EOFError if the last frame does not
@@ -159,28 +161,22 @@ class ZstandardFrames(io.RawIOBase):
         self.frame: Any = None
         self.pending = memoryview(b"")
 
-    def readable(self) -> bool:
-        """Whether it can be read: always."""
-        return True
-
-    def readinto(self, buffer: Any) -> int:
-        """Fill the buffer with the next bytes; returns 0 at the end."""
+    def read1(self, size: int) -> bytes:
+        """The next bytes, at most so many; none at the end."""
         while not self.pending:
             chunk = self.raw.read(CHUNK)
             if not chunk:
                 if self.frame is not None:
                     raise EOFError("the file ends in the middle of a frame")
-                return 0
+                return b""
             self.pending = memoryview(self.decompressed(chunk))
-        size = min(len(buffer), len(self.pending))
-        buffer[:size] = self.pending[:size]
+        found = bytes(self.pending[:size])
         self.pending = self.pending[size:]
-        return size
+        return found
 
     def close(self) -> None:
-        """Close the file too."""
+        """Close the file."""
         self.raw.close()
-        super().close()
 
     def decompressed(self, chunk: bytes) -> bytes:
         """What a chunk of the file adds; it may end one frame and begin another."""

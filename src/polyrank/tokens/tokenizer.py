@@ -60,7 +60,7 @@ class TextTokenizer:
     def encode(self, texts: Sequence[str]) -> list[list[int]]:
         """Token ids of each text without special tokens; a repeated text is tokenised once.
 
-        A lone surrogate is read as a question mark.
+        A lone surrogate is read as U+FFFD.
         """
         unique = list(dict.fromkeys(texts))
         try:

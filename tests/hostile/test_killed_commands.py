@@ -22,7 +22,13 @@ def test_killed_commands_end_as_if_they_were_not(bert, tmp_path, record_property
     program = Path(__file__).with_name("killed_commands.py")
     done = subprocess.run(
         [sys.executable, program, tmp_path, bert, KILLS or "1", SEED, *([] if KILLS else FEW)],
-        env={**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1"},
+        env={
+            **os.environ,
+            "PYTHONPATH": path,
+            "OMP_NUM_THREADS": "1",
+            "TOKENIZERS_PARALLELISM": "false",  # its threads do not survive a fork
+        },
+        timeout=1800,
         capture_output=True,
         check=False,
     )
