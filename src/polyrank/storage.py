@@ -259,6 +259,11 @@ def write_text(path: Path, text: str) -> None:
             fresh.unlink(missing_ok=True)
 
 
+def leaves(name: str) -> bool:
+    """Whether a name that a folder gives for one of its files points outside of it."""
+    return name.startswith("/") or ".." in name.split("/")
+
+
 def require_ordinary(path: Path) -> None:
     """Raise UsageError for a device, a pipe or a socket: a file must not take its place."""
     if path.exists() and not path.is_file() and not path.is_dir():

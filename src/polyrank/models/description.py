@@ -6,7 +6,7 @@ import hashlib
 import json
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from polyrank.config import field_types, from_mapping, to_mapping
@@ -14,6 +14,7 @@ from polyrank.errors import ModelError, UsageError, nearest
 from polyrank.json_text import parse_json
 from polyrank.models.config import CONFIGS, UNSTATED, ClassifierConfig
 from polyrank.models.engines.record import export_fingerprint, is_export, read_record
+from polyrank.storage import leaves
 
 DESCRIPTION = "polyrank.json"
 WEIGHTS = "model.safetensors"
@@ -85,9 +86,10 @@ def read_adapters(described: Mapping[str, Mapping[str, str]]) -> dict[str, dict[
         tower: {name: str(adapter[name]) for name in known} for tower, adapter in described.items()
     }
     for adapter in found.values():
-        place = PurePosixPath(adapter["folder"])
-        if place.is_absolute() or ".." in place.parts:
-            raise ValueError(f"the adapter in {place} is said to lie outside of the folder")
+        if leaves(adapter["folder"]):
+            raise ValueError(
+                f"the adapter in {adapter['folder']} is said to lie outside of the folder"
+            )
     return found
 
 

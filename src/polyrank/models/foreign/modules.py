@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from polyrank.errors import ModelError
 from polyrank.json_text import parse_json
+from polyrank.storage import leaves
 
 PACKAGE = "sentence_transformers."
 REDUCTIONS = {
@@ -144,8 +145,8 @@ def module_at(folder: Path, kind: Any, path: Any) -> Module:
 
     Raises ModelError for one whose class is not of sentence-transformers or whose path leads away.
     """
-    kind, path = str(kind), PurePosixPath(str(path))
-    if path.is_absolute() or ".." in path.parts:
+    kind, path = str(kind), str(path)
+    if leaves(path):
         raise ModelError(
             f"A module of {folder} is said to be in {path}, outside of the folder.",
             "The folder is damaged; download it again.",

@@ -28,10 +28,9 @@ from polyrank.retrieval.store.manifest import (
     ShardRecord,
     Storage,
     checksum_of,
-    leaves,
     shard_from_plain,
 )
-from polyrank.storage import storage_errors
+from polyrank.storage import leaves, storage_errors
 
 PART = "part.json"
 FORMAT = "polyrank-part"

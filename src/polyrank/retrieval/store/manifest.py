@@ -20,7 +20,7 @@ from polyrank.errors import IndexFolderError, UsageError
 from polyrank.jobs import Job
 from polyrank.json_text import parse_json
 from polyrank.progress import bar
-from polyrank.storage import sha256_of, storage_errors, synchronise, synchronise_folder
+from polyrank.storage import leaves, sha256_of, storage_errors, synchronise, synchronise_folder
 
 MANIFEST = "manifest.json"
 LOCK = "lock"
@@ -264,11 +264,6 @@ def of_shards(manifest: Manifest, shards: Sequence[ShardRecord]) -> dict[str, Fi
     folders = {shard.folder for shard in shards}
     files = manifest.files.items()
     return {n: record for n, record in files if PurePosixPath(n).parent.as_posix() in folders}
-
-
-def leaves(name: str) -> bool:
-    """Whether a name in the manifest points outside the index folder."""
-    return name.startswith("/") or ".." in name.split("/")
 
 
 def damaged(path: Path, problem: str) -> IndexFolderError:
