@@ -42,13 +42,12 @@ from benchmarks.ledger import LEDGER, Entry, Ledger, contenders
 from benchmarks.ledger_tables import section
 from benchmarks.parts import SETS, parts_of
 from benchmarks.results_store import table
-from benchmarks.runs import Plan
+from benchmarks.runs import UNTRAINED, Plan, trained
 from benchmarks.timing import interleaved
 from polyrank.errors import UsageError, nearest
 from polyrank.evaluation.comparison import Comparison, compare_contenders
 from polyrank.evaluation.latency import Latency, asker
 from polyrank.evaluation.plot import draw
-from polyrank.models.checkpoint import load_model
 from polyrank.models.config import NewEncoderConfig
 from polyrank.runtime import resolve_device
 from polyrank.storage import write_text
@@ -206,16 +205,18 @@ def base_of(name: str | None, data: Path, set_name: str, work: Path) -> str | No
 def latencies(ladder: Ladder, device: str, rounds: int) -> dict[str, float]:
     """Milliseconds of one context with TIMED candidates, by recipe: medians, taken in turns.
 
-    Each recipe is timed with the model of its highest finished rung, since training does not change
-    its cost. The vectors of candidates are kept; a cross-encoder reads the texts.
+    The models of the finished recipes are timed untrained: training does not change their cost.
+    The vectors of candidates are kept; a cross-encoder reads the texts.
     """
-    highest = {rung.recipe: entry for rung, entry in sorted(ladder.entries(), key=budget_of)}
-    examples = parts_of(ladder.data, ladder.rungs[0].plan.set, ladder.work).choose
+    plans = {rung.recipe: rung.plan for rung, _ in ladder.entries()}
+    parts = parts_of(ladder.data, ladder.rungs[0].plan.set, ladder.work)
+    examples = parts.choose
     texts = list(dict.fromkeys(text for each in examples for text in each.candidates or ()))
     asked = [each.context for each in examples[: max(rounds, 1)]]
     ways = {}
-    for name, entry in highest.items():
-        model: Any = load_model(entry.folder(ladder.work), device=device)
+    for name, plan in plans.items():
+        untrained = replace(plan, training=UNTRAINED, device=device)
+        model = trained(untrained, parts, ladder.work)
         ask, contexts = asker(model, texts, TIMED), cycle(asked)
         ways[name] = partial(ask_next, ask, contexts)
     found = interleaved(ways, rounds) if ways else {}
@@ -225,11 +226,6 @@ def latencies(ladder: Ladder, device: str, rounds: int) -> dict[str, float]:
 def ask_next(ask: Callable[[Any], object], contexts: Iterator[Any]) -> object:
     """The scores of the next context's candidates."""
     return ask(next(contexts))
-
-
-def budget_of(found: tuple[Rung, Entry]) -> int:
-    """The contexts of a finished rung."""
-    return found[0].contexts
 
 
 def contenders_of(found: Sequence[tuple[Rung, Entry]], times: Mapping[str, float]) -> Comparison:

@@ -15,6 +15,8 @@ out as one.
 the response and 19 other responses of the part, drawn by the seed and the id. Those of
 squad_sentences, in `choose` and in `dev`, are what BM25 and the untrained bi-encoder find among the
 sentences of the part, taken in turn; the answer takes the last place if neither finds it.
+
+Negatives to train with are drawn from the best of the same two (`mined_training`).
 """
 
 from __future__ import annotations
@@ -41,6 +43,7 @@ from polyrank.models.bi_encoder import BiEncoder
 from polyrank.models.source import default_base
 from polyrank.records import Candidate, Example, RetrievalSet
 from polyrank.retrieval.bm25.index import BM25Index
+from polyrank.training.negatives.mine import mine
 
 MOST_CHOOSE = 2000
 SHARES = 8
@@ -56,6 +59,8 @@ LENGTHS: dict[str, dict[str, Any]] = {
 """The most tokens of the two texts in each set."""
 SETS = tuple(LENGTHS)
 PARTS = ("train", "choose", "dev")
+MINED = {"num_negatives": 3, "to_rank": 8}
+"""What each method draws for a training example."""
 
 Grouped = tuple[str, Example]
 
@@ -147,19 +152,45 @@ def squad_parts(data: Path, base: str | Path | None = None) -> Parts:
     train, choose = divided(
         (group, each) for group, each in grouped if share_of(group) not in SQUAD_DEV
     )
-    lengths = LENGTHS["squad_sentences"]
-    model = BiEncoder.from_pretrained(
-        default_base() if base is None else base,
-        device="cpu",
-        dtype="float32",
-        defaults=lengths,
-    )
+    model = searcher("squad_sentences", base)
 
     def found(examples: Sequence[Example], shares: Sequence[int]) -> list[Example]:
         own = [members for group, members in sentences.items() if share_of(group) in shares]
         return with_found_candidates(examples, list(chain(*own)), model)
 
     return Parts(train=train, choose=found(fewest_first(choose), [0]), dev=found(dev, SQUAD_DEV))
+
+
+def searcher(name: str, base: str | Path | None = None) -> BiEncoder:
+    """The untrained bi-encoder in float32 on the CPU, so that it finds the same everywhere."""
+    return BiEncoder.from_pretrained(
+        default_base() if base is None else base,
+        device="cpu",
+        dtype="float32",
+        defaults=LENGTHS[name],
+    )
+
+
+def mined_training(data: Path, name: str, work: Path) -> tuple[Path, float]:
+    """A file of the part `train` with mined negatives, and how many an example has on average.
+
+    Three are drawn from BM25's best 8 and three from the untrained bi-encoder's; none counts twice.
+    """
+    file = work / "parts" / name / "train.mined.jsonl"
+    examples = parts_of(data, name, work).train
+    by_words = mine(examples, "bm25", **MINED)
+    by_meaning = mine(examples, "model", retriever=searcher(name), **MINED)
+    complete = [
+        dataclasses.replace(one, negatives=unique(one.negatives or (), other.negatives or ()))
+        for one, other in zip(by_words, by_meaning, strict=True)
+    ]
+    write_examples(file, complete)
+    return file, sum(len(each.negatives or ()) for each in complete) / max(len(complete), 1)
+
+
+def unique(*texts: Sequence[str]) -> tuple[str, ...]:
+    """Texts in their order, without those that came before."""
+    return tuple(dict.fromkeys(chain(*texts)))
 
 
 def with_found_candidates(

@@ -8,16 +8,16 @@ python -m benchmarks.protocol DATA run --set ubuntu_irc --arch poly --work DIR
     [--settings '{"num_codes": 64}'] [--training '{"max_steps": 160}'] [--seed 0] [--on choose]
     [--base FOLDER] [--teacher FOLDER] [--examples FILE] [--revision N] [--name poly-64]
     [--limit 500] [--threads 1] [--device auto] [--dtype auto]
-python -m benchmarks.protocol DATA parts --set ubuntu_irc --work DIR
+python -m benchmarks.protocol DATA parts --set ubuntu_irc --work DIR [--mined]
 python -m benchmarks.protocol DATA generalise --names bi,poly-64 --work DIR
 python -m benchmarks.protocol DATA report [--set ubuntu_irc] [--on choose] [--compare bi,poly-64]
 
 `run` trains, or resumes, or finds the model that was trained before, and measures it; with `--on
 dev` also on `choose`, if that was not done. `--untrained` measures a model that is not trained.
 `parts` writes the parts as files that `polyrank` reads, to make negatives or scores for
-`--examples` of; their examples must come from `train`. `generalise` measures trained models, and
-the untrained base, on sets of other kinds (benchmarks/generalise.py). DATA is the folder of the
-sets.
+`--examples` of; their examples must come from `train`. `--mined` writes `train` with negatives of
+BM25 and the untrained bi-encoder, too. `generalise` measures trained models, and the untrained
+base, on sets of other kinds (benchmarks/generalise.py). DATA is the folder of the sets.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from benchmarks.command import exit_code
 from benchmarks.generalise import MEASURES, Elsewhere, lengths_for, suits
 from benchmarks.ledger import LEDGER, Entry, Ledger
 from benchmarks.ledger_tables import report
-from benchmarks.parts import SETS, parts_of
+from benchmarks.parts import SETS, mined_training, parts_of
 from benchmarks.runs import UNTRAINED, Plan, filed, measured, trained
 from polyrank.errors import UsageError, nearest
 from polyrank.models.checkpoint import load_model
@@ -150,6 +150,7 @@ def parser() -> argparse.ArgumentParser:
     files = commands.add_parser("parts")
     files.add_argument("--set", choices=SETS, required=True)
     files.add_argument("--work", type=Path, required=True)
+    files.add_argument("--mined", action="store_true", help="also train.mined.jsonl")
     others = commands.add_parser("generalise")
     others.add_argument("--names", type=listed, required=True, help="of recipes")
     others.add_argument("--work", type=Path, required=True)
@@ -205,6 +206,9 @@ def perform(given: argparse.Namespace) -> None:
         parts = parts_of(given.data, given.set, given.work)
         counts = ", ".join(f"{name} {len(own):,}" for name, own in vars(parts).items())
         print(f"{given.work / 'parts' / given.set}: {counts}")
+        if given.mined:
+            file, mean = mined_training(given.data, given.set, given.work)
+            print(f"{file}: {mean:.1f} negatives for each example")
     elif given.command == "generalise":
         sets = Elsewhere(data=given.data, work=given.work, limit=given.limit)
         generalise(given.names, given.trained_on, given.on, sets, ledger)

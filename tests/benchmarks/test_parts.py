@@ -9,6 +9,7 @@ from benchmarks.articles import squad_examples
 from benchmarks.dialogues import conversation_of
 
 from benchmarks import articles, parts
+from polyrank.data.examples import read_examples
 from tiny_encoders import WORDS
 
 DAYS = 30
@@ -155,3 +156,17 @@ def test_questions_of_an_article_are_in_one_part(squad, bert):
             assert len(set(each.candidates)) == len(each.candidates) == parts.NUM_CANDIDATES
             assert each.candidates[each.gold] == each.response
             assert {parts.share_of(texts[text]) for text in each.candidates} <= own
+
+
+def test_mined_negatives_are_other_responses_of_train(squad, bert, tmp_path, monkeypatch):
+    monkeypatch.setattr(parts, "default_base", lambda: bert)
+    file, mean = parts.mined_training(squad, "squad_sentences", tmp_path)
+    trained = list(read_examples(tmp_path / "parts" / "squad_sentences" / "train.jsonl"))
+    responses = {each.response for each in trained}
+    mined = list(read_examples(file))
+    assert [each.context for each in mined] == [each.context for each in trained]
+    assert mean == sum(len(each.negatives) for each in mined) / len(mined)
+    for each in mined:
+        assert 3 <= len(each.negatives) <= 6
+        assert len(set(each.negatives)) == len(each.negatives)
+        assert set(each.negatives) <= responses - {each.response}
