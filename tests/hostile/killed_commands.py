@@ -15,6 +15,8 @@ import shutil
 import signal
 import sys
 import time
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 from polyrank.cli.main import commands, run
@@ -22,6 +24,7 @@ from polyrank.evaluation.report import PAGE, RESULT
 from polyrank.models.checkpoint import load_model
 from polyrank.retrieval.bulk.parts import read_part
 from polyrank.retrieval.index import Index
+from polyrank.retrieval.store.manifest import read_manifest
 from tiny_encoders import WORDS, load_variant
 
 LONGER = 1.3
@@ -48,6 +51,13 @@ def of_index(path):
         return digest_of(len(index), [[tuple(hit) for hit in each] for each in hits])
 
 
+def of_stored(path):
+    """An index with the rows of its files, deleted ones included."""
+    return digest_of(
+        of_index(path), [(each.rows, each.live) for each in read_manifest(path).shards]
+    )
+
+
 def of_corpus(path):
     found = json.loads((path / "corpus.json").read_text())
     return digest_of(found["counts"], [part["sha256"] for part in found["parts"]])
@@ -68,33 +78,53 @@ def of_comparison(path):
     return digest_of([(each["name"], each["figures"]) for each in found["models"]], page)
 
 
+@dataclass(frozen=True)
+class Command:
+    """A command line with OUTPUT in place of its output, and what tells two outputs apart."""
+
+    line: str
+    digest: Callable[[Path], str]
+    changes: str = ""
+    """The folder of which OUTPUT is a copy, if the command changes what is there."""
+
+
 CPU = "--device cpu --dtype float32"
 STEPS = "--max-steps 6 --batch-size 8 --evaluations 3"
 SHORT = "--max-context-length 16 --max-candidate-length 16"
 COMMANDS = {
-    "index build": (f"index build bi --candidates texts.jsonl {CPU}", of_index),
-    "corpus": ("corpus talk.jsonl", of_corpus),
-    "encode": (f"encode bi --candidates texts.jsonl --num-parts 6 {CPU}", of_parts),
-    "mine": (
-        f"mine --data pairs.jsonl --method model --retriever bi --reranker cross {CPU}",
+    "index build": Command(
+        f"index build bi --candidates texts.jsonl --output OUTPUT {CPU}", of_index
+    ),
+    "index add": Command(f"index add OUTPUT more.jsonl --replace {CPU}", of_index, "index"),
+    "index delete": Command("index delete OUTPUT ids.txt", of_index, "index"),
+    "index compact": Command("index compact OUTPUT", of_stored, "holes"),
+    "corpus": Command("corpus talk.jsonl --output OUTPUT", of_corpus),
+    "encode": Command(
+        f"encode bi --candidates texts.jsonl --num-parts 6 --output OUTPUT {CPU}", of_parts
+    ),
+    "mine": Command(
+        "mine --data pairs.jsonl --method model --retriever bi --reranker cross --output OUTPUT "
+        f"{CPU}",
         of_file,
     ),
-    "train": (
-        f"train --arch poly --base encoder --train pairs.jsonl {STEPS} {SHORT} {CPU}",
-        of_model,
-    ),
-    "distil": (
-        "distil --teacher cross --pairs random --arch bi --base encoder --train pairs.jsonl "
+    "train": Command(
+        "train --arch poly --base encoder --train pairs.jsonl --output OUTPUT "
         f"{STEPS} {SHORT} {CPU}",
         of_model,
     ),
-    "pretrain": (
-        f"pretrain --corpus talk --tasks mlm --base encoder {STEPS} {SHORT} {CPU}",
+    "distil": Command(
+        "distil --teacher cross --pairs random --arch bi --base encoder --train pairs.jsonl "
+        f"--output OUTPUT {STEPS} {SHORT} {CPU}",
         of_model,
     ),
-    "compare": (f"compare one=bi two=cross --data dev.jsonl {CPU}", of_comparison),
+    "pretrain": Command(
+        f"pretrain --corpus talk --tasks mlm --base encoder --output OUTPUT {STEPS} {SHORT} {CPU}",
+        of_model,
+    ),
+    "compare": Command(
+        f"compare one=bi two=cross --data dev.jsonl --output OUTPUT {CPU}", of_comparison
+    ),
 }
-"""The command lines without their output, and what tells two outputs apart."""
 
 
 def make_inputs(folder, encoder):
@@ -112,9 +142,17 @@ def make_inputs(folder, encoder):
     asked = [{**pair, "candidates": [pair["response"], "no", "yes"]} for pair in pairs]
     write(folder / "dev.jsonl", asked)
     write(folder / "texts.jsonl", [{"id": str(n), "text": text()} for n in range(300)])
+    write(folder / "more.jsonl", [{"id": str(n), "text": text()} for n in range(200, 500)])
+    (folder / "ids.txt").write_text("".join(f"{n}\n" for n in range(0, 300, 2)))
     write(folder / "talk.jsonl", [{"turns": [text() for _ in range(6)]} for _ in range(60)])
     os.chdir(folder)
-    assert run(["corpus", "talk.jsonl", "--output", "talk"], commands()) == 0
+    for line in (
+        "corpus talk.jsonl --output talk",
+        f"index build bi --candidates texts.jsonl --output index {CPU}",
+        f"index build bi --candidates texts.jsonl --output holes {CPU}",
+        "index delete holes ids.txt",
+    ):
+        assert run(line.split(), commands()) == 0, line
 
 
 def write(path, records):
@@ -156,33 +194,41 @@ def group_of(child):
 
 def tried(name, kills, draw):
     """How often a command was killed, how many runs were finished, and what was wrong."""
-    line, digest = COMMANDS[name]
+    command = COMMANDS[name]
     folder = Path(name.replace(" ", "-") + ".tried")
     folder.mkdir()
     log, faults = folder / "log", []
 
     def begun(output):
-        return start([*line.split(), "--output", str(output)], log)
+        if command.changes and not output.exists():
+            shutil.copytree(command.changes, output)
+        words = command.line.split()
+        return start([str(output) if word == "OUTPUT" else word for word in words], log)
 
     output = folder / "whole"
     before = time.monotonic()
     code = ended(begun(output), 600)
     seconds = time.monotonic() - before
     assert code == 0, log.read_text()
-    expected = digest(output)
+    expected = command.digest(output)
+    unchanged = command.digest(Path(command.changes)) if command.changes else None
+    assert unchanged != expected
     killed = finished = 0
     while killed < kills or not finished:
         output = folder / f"cut{finished}"
         code = ended(begun(output), draw.uniform(0, LONGER * seconds))
         killed += code is None
         if code is None:
-            if is_there(name, output) and digest(output) != expected:
+            found = command.digest(output) if is_there(name, output) else unchanged
+            if found not in (unchanged, expected):
                 faults.append(f"half of the output after kill {killed}")
+            if command.changes and found == expected:  # killed after the change
+                finished += 1
             continue
         finished += 1
         if code != 0:
             faults.append(f"exit code {code} after kill {killed}: {log.read_text()[-500:]}")
-        elif digest(output) != expected:
+        elif command.digest(output) != expected:
             faults.append(f"another output after kill {killed}")
         left = [each.name for each in folder.glob(f".{output.name}*")]
         if any(".new-" not in each for each in left):

@@ -15,7 +15,10 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+import torch
 import zstandard
+from safetensors.torch import save_file
+from tokenizers import Tokenizer
 
 from polyrank.cli.conversation import Failure, Line, question_of
 from polyrank.cli.data import DataOptions, columns_of
@@ -25,6 +28,7 @@ from polyrank.data.loading import load_records
 from polyrank.data.scoring_inputs import read_scoring_inputs
 from polyrank.evaluation.report import RESULT, read_report
 from polyrank.interop.export import export
+from polyrank.interop.parlai.importing import import_checkpoint
 from polyrank.models.adapters.folders import find_bases
 from polyrank.models.adapters.layers import attach
 from polyrank.models.bi_encoder import BiEncoder
@@ -219,6 +223,11 @@ def index(folder: Path) -> object:
         return found.search(["a", "b"], top_k=3)
 
 
+def imported(folder: Path) -> object:
+    """A checkpoint of ParlAI as a model."""
+    return import_checkpoint(folder, folder / "made")
+
+
 def corpus(folder: Path) -> object:
     """All documents of a corpus."""
     return list(Corpus.open(folder / "saved"))
@@ -265,6 +274,8 @@ def folder_readers(encoder: Path) -> list[Reader]:
         ),
         Reader("adapters", saved(adapted(encoder).save_pretrained), model),
         Reader("static", saved(static.save_pretrained), model),
+        Reader("model2vec", saved(partial(write_model2vec, encoder)), model),
+        Reader("parlai", contents(CHECKPOINTS / "poly-n-first"), imported),
         Reader("index", saved(lambda folder: build(folder).close()), index),
         Reader("corpus", saved(partial(convert_texts, jsonl(CONVERSATIONS))), corpus),
         Reader("tables", saved(with_tables), tables),
@@ -285,6 +296,16 @@ def adapted(encoder: Path) -> Any:
     return found
 
 
+def write_model2vec(encoder: Path, folder: Path) -> None:
+    """Write a folder as model2vec saves it, with the tokeniser of an encoder."""
+    folder.mkdir()
+    tokenizer = (encoder / "tokenizer.json").read_text(encoding="utf-8")
+    (folder / "tokenizer.json").write_text(tokenizer, encoding="utf-8")
+    count = Tokenizer.from_str(tokenizer).get_vocab_size()
+    save_file({"embeddings": torch.ones(count, 4)}, folder / "model.safetensors")
+    (folder / "config.json").write_text('{"model_type": "model2vec", "normalize": true}')
+
+
 def convert_texts(data: bytes, folder: Path) -> None:
     """Make a corpus of a file with these bytes, which is not kept."""
     source = folder.with_suffix(".jsonl")
@@ -294,6 +315,7 @@ def convert_texts(data: bytes, folder: Path) -> None:
 
 
 TO = "sentence-transformers"
+CHECKPOINTS = Path(__file__).parent.parent / "interop" / "parlai" / "checkpoints"
 VECTORS = b"5 3\nfile 0.1 0.2 -0.3\ndisk 1 0 0\nkernel 0.5 0.5 1e-3\nwifi 0 1 0\nsound 1 1 1\n"
 READERS = [
     *(

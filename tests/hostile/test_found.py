@@ -3,9 +3,9 @@
 import json
 
 import pytest
-from damage import DEPTH, DIGITS
 from readers import READERS, folder_readers, write
 
+from damage import DEPTH, DIGITS
 from polyrank.errors import InputError
 
 HUGE = "1" * DIGITS

@@ -34,6 +34,6 @@ def test_killed_commands_end_as_if_they_were_not(bert, tmp_path, record_property
     )
     assert done.returncode == 0, done.stderr.decode()
     found = [json.loads(line) for line in done.stdout.splitlines() if line.startswith(b"{")]
-    assert len(found) == (8 if KILLS else len(FEW))
+    assert len(found) == (11 if KILLS else len(FEW))
     record_property("cases", sum(each["killed"] for each in found))
     assert {each["command"]: each["faults"] for each in found if each["faults"]} == {}

@@ -5,22 +5,27 @@ drawn every time. `python -m benchmarks.hostile` draws others for as long as you
 """
 
 import os
+import re
 import shutil
 import time
 import warnings
 from contextlib import suppress
+from pathlib import Path
 
 import pytest
-from damage import damaged
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from readers import READERS, folder_readers, write
 
+from damage import damaged
 from polyrank.errors import PolyrankError
 
 CASES = os.environ.get("POLYRANK_HOSTILE_CASES")
 SECONDS_A_MEGABYTE = 1.0
 LEAST_SECONDS = 1.0
+TIMES_THE_INPUT = 10
+LEAST_MEMORY = 64_000_000
+STATUS, PEAK = Path("/proc/self/status"), Path("/proc/self/clear_refs")
 
 
 FOLDERS = (
@@ -32,6 +37,8 @@ FOLDERS = (
     "reranker",
     "adapters",
     "static",
+    "model2vec",
+    "parlai",
     "index",
     "corpus",
     "tables",
@@ -54,6 +61,19 @@ def test_damaged_folders(name, folders, tmp_path, record_property):
     try_damaged(folders[name], int(CASES or 5), tmp_path, record_property)
 
 
+def memory_now():
+    """The bytes that this process takes up; its peak is counted from now on."""
+    if PEAK.exists():
+        PEAK.write_text("5")
+    return memory("VmRSS")
+
+
+def memory(name):
+    """A figure of this process in bytes; 0 where the system does not tell."""
+    found = re.search(rf"{name}:\s+(\d+) kB", STATUS.read_text()) if PEAK.exists() else None
+    return 1024 * int(found[1]) if found else 0
+
+
 def try_damaged(reader, count, tmp_path, record_property):
     write(reader, tmp_path / "valid")
     reader.read(tmp_path / "valid")
@@ -73,13 +93,15 @@ def try_damaged(reader, count, tmp_path, record_property):
         folder = tmp_path / "damaged"
         shutil.rmtree(folder, ignore_errors=True)
         write(reader, folder, dict([case]))
+        before = memory_now()
         start = time.process_time()
         with warnings.catch_warnings(), suppress(PolyrankError):
             warnings.simplefilter("error")
             reader.read(folder)
         seconds = time.process_time() - start
-        megabytes = sum(map(len, [*reader.files.values(), case[1]])) / 1e6
-        assert seconds < LEAST_SECONDS + SECONDS_A_MEGABYTE * megabytes
+        size = sum(map(len, [*reader.files.values(), case[1]]))
+        assert seconds < LEAST_SECONDS + SECONDS_A_MEGABYTE * size / 1e6
+        assert memory("VmHWM") - before < LEAST_MEMORY + TIMES_THE_INPUT * size
 
     each()
     record_property("cases", count)

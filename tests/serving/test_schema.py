@@ -1,19 +1,24 @@
 """Requests made from the OpenAPI schema: no crash, no status or body that it does not name.
 
+Valid ones, ones that the schema forbids, and the bytes of its examples, damaged.
+
 POLYRANK_API_EXAMPLES sets how many random requests each call gets, valid ones and bad ones alike,
 and POLYRANK_HOSTILE_SEED draws them.
 """
 
+import json
 import os
 
 import httpx2 as httpx
 import pytest
 import schemathesis
-from hypothesis import HealthCheck, given, seed, settings
+from hypothesis import HealthCheck, Phase, given, seed, settings
+from hypothesis import strategies as st
 from running import running
 from schemathesis import GenerationMode
 from schemathesis.specs.openapi.checks import positive_data_acceptance
 
+from damage import damaged
 from polyrank.retrieval.index import Index
 from polyrank.serving.app import create_app
 from polyrank.serving.config import ServerConfig
@@ -65,7 +70,7 @@ def url(bi, poly, cross, tmp_path_factory):
 
 
 @pytest.mark.parametrize(("name", "mode"), CASES)
-def test_answers_are_as_the_schema_says(url, name, mode):
+def test_answers_are_as_the_schema_says(url, name, mode, record_property):
     operation = OPERATIONS[name]
 
     @seed(SEED)
@@ -83,24 +88,58 @@ def test_answers_are_as_the_schema_says(url, name, mode):
             assert FIELDS not in answer.text
 
     answers()
+    record_property("cases", EXAMPLES)
 
 
 SCHEMA = create_app(None).openapi()
 EXAMPLE_MODELS = {"EmbeddingsRequest": "bi", "EmbedRequest": "bi", "NamedEmbedRequest": "bi"}
 
 
-@pytest.mark.parametrize("name", [name for name, each in OPERATIONS.items() if each.body])
-def test_the_examples_of_the_schema_are_answered(url, name):
+WITH_BODY = [name for name, each in OPERATIONS.items() if each.body]
+
+
+def example_bodies(name):
+    """The bodies that the schema gives as examples of a call, with a model that is served."""
     method, path = name.split()
     body = SCHEMA["paths"][path][method.lower()]["requestBody"]
     schema = body["content"]["application/json"]["schema"]
     for reference in schema.get("oneOf", [schema]):
         title = reference["$ref"].rpartition("/")[2]
         (sent,) = SCHEMA["components"]["schemas"][title]["examples"]
-        if "model" in sent:
-            sent = {**sent, "model": EXAMPLE_MODELS.get(title, "cross")}
+        yield {**sent, "model": EXAMPLE_MODELS.get(title, "cross")} if "model" in sent else sent
+
+
+@pytest.mark.parametrize("name", WITH_BODY)
+def test_the_examples_of_the_schema_are_answered(url, name):
+    method, path = name.split()
+    for sent in example_bodies(name):
         answer = httpx.request(method, url + path, json=sent)
         assert answer.status_code == 200, answer.text
+
+
+@pytest.mark.parametrize("name", WITH_BODY)
+def test_damaged_bodies_are_answered_or_refused(url, name, record_property):
+    method, path = name.split()
+    valid = [json.dumps(sent).encode() for sent in example_bodies(name)]
+
+    with httpx.Client(headers={"content-type": "application/json"}) as client:
+
+        @seed(SEED)
+        @settings(
+            max_examples=EXAMPLES,
+            deadline=None,
+            database=None,
+            phases=[Phase.generate],
+            suppress_health_check=list(HealthCheck),
+        )
+        @given(st.sampled_from(valid).flatmap(damaged))
+        def each(body):
+            answer = client.request(method, url + path, content=body)
+            assert answer.status_code < 500, answer.text
+            assert answer.status_code == 200 or answer.json(), answer.text
+
+        each()
+    record_property("cases", EXAMPLES)
 
 
 @pytest.mark.parametrize("keys", [(), ("a-key",)])

@@ -69,8 +69,8 @@ def import_checkpoint(checkpoint: str | Path, output: str | Path) -> Model:
     converted = convert_tokenizer(files, options, ids)
     state = State(read_state(files.model), files.model)
     require_same_size(state, options, len(ids), files)
-    model = build_model(state, options, len(ids), converted)
     weights = model_weights(state, options, converted.unknown, converted.num_aliases)
+    model = build_model(state, options, len(ids), converted)
     fit_weights(model, weights, files.model)
     model.eval().save_pretrained(output)
     del model, weights, state

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -59,6 +59,27 @@ DEFAULTS: Mapping[str, Any] = {
     "delimiter": "\n",
 }
 """ParlAI's values for options that an older checkpoint does not name."""
+LARGEST = 1 << 30
+TEXT = ("a text", lambda value: type(value) is str)
+SWITCH = ("true or false", lambda value: type(value) is bool)
+SIZE = ("a whole number above 0", lambda value: type(value) is int and 0 < value <= LARGEST)
+LIMIT = ("a whole number", lambda value: type(value) is int and abs(value) <= LARGEST)
+NUMBER = ("a number", lambda value: type(value) in (int, float) and abs(value) <= LARGEST)
+SHARE = ("a number from 0 to 1", lambda value: type(value) in (int, float) and 0 <= value <= 1)
+KINDS: Mapping[str, tuple[str, Callable[[Any], bool]]] = {
+    **dict.fromkeys(("n_layers", "n_heads", "embedding_size", "ffn_size", "poly_n_codes"), SIZE),
+    **dict.fromkeys(("n_encoder_layers", "n_segments", "dict_max_ngram_size"), LIMIT),
+    **dict.fromkeys(("truncate", "text_truncate", "label_truncate", "history_size"), LIMIT),
+    **dict.fromkeys(("dropout", "attention_dropout"), SHARE),
+    **dict.fromkeys(("embeddings_scale", "share_encoders", "share_word_embeddings"), SWITCH),
+    **dict.fromkeys(("fp16", "force_fp16_tokens", "normalize_sent_emb"), SWITCH),
+    **dict.fromkeys(("dict_lower", "bpe_add_prefix_space", "split_lines"), SWITCH),
+    **dict.fromkeys(("dict_starttoken", "dict_endtoken", "dict_nulltoken"), TEXT),
+    **dict.fromkeys(("dict_unktoken", "delimiter"), TEXT),
+    "output_scaling": NUMBER,
+}
+"""What an option must be if it is given: in words, and as a check."""
+REQUIRED = ("n_layers", "n_heads", "embedding_size", "ffn_size")
 UNSUPPORTED = (
     "person_tokens",
     "special_tok_lst",
@@ -115,6 +136,13 @@ def parse_options(values: Mapping[str, Any], file: Path) -> Options:
             f"{file} describes the agent {named!r}, which is not a ranker that polyrank can read.",
             f"These can be imported: {', '.join(AGENTS)}.",
         )
+    for name, (words, fits) in KINDS.items():
+        value = values.get(name)
+        if name in REQUIRED if value is None else not fits(value):
+            raise ModelError(
+                f"{file} should say {name} as {words}, got {value!r}.",
+                "Give the .opt file that ParlAI wrote for these weights.",
+            )
     options = Options(agent, AGENTS[agent], values)
     for name, known in KNOWN.items():
         if name.startswith(("poly", "codes")) and options.architecture != "poly":
@@ -131,12 +159,6 @@ def parse_options(values: Mapping[str, Any], file: Path) -> Options:
         raise unsupported(file, "dict_max_ngram_size", values["dict_max_ngram_size"])
     if values.get("split_lines") and options.delimiter != "\n":
         raise unsupported(file, "split_lines with another delimiter than a new line", True)
-    for name in ("n_layers", "n_heads", "embedding_size", "ffn_size"):
-        if type(values.get(name)) is not int or values[name] < 1:
-            raise ModelError(
-                f"{file} should say {name} as a whole number, got {values.get(name)!r}.",
-                "Give the .opt file that ParlAI wrote for these weights.",
-            )
     if options.embedding_size % options.n_heads:
         raise ModelError(
             f"{file} has embedding_size = {options.embedding_size}, which is not a multiple of "
