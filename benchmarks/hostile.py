@@ -1,11 +1,12 @@
 """The hostile trial: kills, damaged files and bad requests, drawn anew as long as you like.
 
 The tests of `tests/hostile` and some others try a few cases of each kind whenever tests run. This
-runs them with many, and with another seed each time, one kind after the other, until the minutes
-are over. Each run is filed by its kind and seed, good or bad; the same command continues with the
-next seeds.
+runs them with many, and with another seed each time, several kinds at once, until the minutes are
+over. Each run is filed by its kind and seed, good or bad; the same command continues with the next
+seeds. The runs at work when the minutes are over are finished.
 
-python -m benchmarks.hostile [--minutes 60] [--only damaged,killed] [--output FILE] [--report]
+python -m benchmarks.hostile [--minutes 60] [--jobs 2] [--only files,killed] [--output FILE]
+    [--report]
 
 The table that follows says for each kind how many cases were tried, how many of them survived, and
 since which commit nothing was found.
@@ -20,9 +21,11 @@ import os
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -34,6 +37,10 @@ from benchmarks.timing import machine
 from polyrank.errors import UsageError, nearest
 
 ROOT = Path(__file__).resolve().parent.parent
+MOST_SAID = 2000
+"""The most characters that are kept of what a failure says."""
+LEAST = 60.0
+"""The seconds that a run is expected to take when it begins."""
 OUTPUT = ROOT / "benchmarks" / "results" / "hostile.json"
 
 
@@ -47,20 +54,40 @@ class Trial:
     """From a seed to the variables that the tests read."""
     seconds: int
     """What a run may take before it counts as hung."""
+    share: int = 1
+    """How much of the time it gets, next to the others."""
 
 
 TRIALS = {
-    "damaged": Trial(
-        title="damaged files and folders",
-        tests=("tests/hostile/test_readers.py",),
+    "files": Trial(
+        title="damaged files",
+        tests=("tests/hostile/test_readers.py::test_damaged_files",),
+        environment=lambda seed: {"POLYRANK_HOSTILE_CASES": "2500"},
+        seconds=3600,
+        share=8,
+    ),
+    "folders": Trial(
+        title="damaged folders of models, indexes and corpora",
+        tests=("tests/hostile/test_readers.py::test_damaged_folders",),
         environment=lambda seed: {"POLYRANK_HOSTILE_CASES": "1000"},
         seconds=3600,
+        share=2,
     ),
     "killed": Trial(
         title="commands killed",
+        share=3,
         tests=("tests/hostile/test_killed_commands.py",),
         environment=lambda seed: {
             "POLYRANK_HOSTILE_KILLS": "25",
+            "POLYRANK_HOSTILE_SEED": str(seed),
+        },
+        seconds=3600,
+    ),
+    "disks": Trial(
+        title="commands on a disk that is full",
+        tests=("tests/hostile/test_full_disk.py",),
+        environment=lambda seed: {
+            "POLYRANK_HOSTILE_KILLS": "10",
             "POLYRANK_HOSTILE_SEED": str(seed),
         },
         seconds=3600,
@@ -72,7 +99,7 @@ TRIALS = {
         seconds=1800,
     ),
     "requests": Trial(
-        title="requests from the schema, valid and not",
+        title="requests: valid, invalid and damaged",
         tests=("tests/serving/test_schema.py",),
         environment=lambda seed: {
             "POLYRANK_API_EXAMPLES": "100",
@@ -85,6 +112,15 @@ TRIALS = {
         tests=("tests/retrieval/test_crashes.py",),
         environment=lambda seed: {},
         seconds=900,
+    ),
+    "readers": Trial(
+        title="four readers of an index that is changed and rebuilt",
+        tests=("tests/retrieval/test_readers_and_a_writer.py",),
+        environment=lambda seed: {
+            "POLYRANK_HOSTILE_ROUNDS": "120",
+            "POLYRANK_HOSTILE_READERS": "4",
+        },
+        seconds=1800,
     ),
 }
 
@@ -106,7 +142,7 @@ def tried(trial: Trial, seed: int) -> dict[str, Any]:
                 check=False,
             )
         except subprocess.TimeoutExpired:
-            return {"cases": 0, "tests": 0, "failed": [f"hung after {trial.seconds} s"]}
+            return {"cases": 0, "tests": 0, "failed": {"all": f"hung after {trial.seconds} s"}}
         found = outcome(report)
     return {
         **found,
@@ -117,29 +153,74 @@ def tried(trial: Trial, seed: int) -> dict[str, Any]:
 
 
 def outcome(report: Path) -> dict[str, Any]:
-    """The cases and the failures that a report of pytest names."""
+    """The cases that a report of pytest names, and each failure with the end of what it says."""
     if not report.is_file():
-        return {"cases": 0, "tests": 0, "failed": ["the tests were killed"]}
+        return {"cases": 0, "tests": 0, "failed": {"all": "the tests were killed"}}
     tests = list(ElementTree.parse(report).getroot().iter("testcase"))
-    cases, failed = 0, []
+    cases, failed = 0, {}
     for test in tests:
         properties = {each.get("name"): each.get("value") for each in test.iter("property")}
         cases += int(properties.get("cases") or 1)
-        if test.find("failure") is not None or test.find("error") is not None:
-            failed.append(str(test.get("name")))
+        fault = next((one for one in test if one.tag in ("failure", "error")), None)
+        if fault is not None:
+            failed[str(test.get("name"))] = (fault.text or "")[-MOST_SAID:]
     return {"cases": cases, "tests": len(tests), "failed": failed}
 
 
-def run(names: Sequence[str], minutes: float, store: ResultsStore) -> None:
-    """Run the trials in turns, each time with its next seed, until the minutes are over."""
-    end = time.monotonic() + 60 * minutes
-    for name in itertools.cycle(names):
-        if time.monotonic() > end:
-            return
-        seed = next(n for n in itertools.count() if f"trial={name} seed={n}" not in store.results)
-        found = store.get({"trial": name, "seed": seed}, lambda: tried(TRIALS[name], seed))  # noqa: B023
-        bad = f"; failed: {', '.join(found['failed'])}" if found["failed"] else ""
-        print(f"{name}, seed {seed}: {found['cases']:,} cases{bad}", flush=True)
+@dataclass
+class Schedule:
+    """What comes next: the trial that has had the least of its share of the time."""
+
+    names: Sequence[str]
+    store: ResultsStore
+    end: float
+    spent: dict[str, float] = field(default_factory=dict)
+    at_work: dict[tuple[str, int], float] = field(default_factory=dict)
+    """The start of each run that is not finished."""
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def work(self) -> None:
+        """Run one trial after the other until the minutes are over."""
+        while (chosen := self.next()) is not None:
+            name, seed = chosen
+            found = self.store.get(
+                {"trial": name, "seed": seed},
+                lambda: tried(TRIALS[name], seed),  # noqa: B023
+            )
+            bad = f"; failed: {', '.join(found['failed'])}" if found["failed"] else ""
+            print(f"{name}, seed {seed}: {found['cases']:,} cases{bad}", flush=True)
+            with self.lock:
+                self.spent[name] = self.had(name)
+                del self.at_work[chosen]
+
+    def next(self) -> tuple[str, int] | None:
+        """The next trial and its seed; None when the minutes are over."""
+        with self.lock:
+            if time.monotonic() > self.end:
+                return None
+            name = min(self.names, key=lambda name: self.had(name, LEAST) / TRIALS[name].share)
+            taken = {seed for trial, seed in self.at_work if trial == name}
+            seed = next(
+                number
+                for number in itertools.count()
+                if number not in taken and f"trial={name} seed={number}" not in self.store.results
+            )
+            self.at_work[name, seed] = time.monotonic()
+            return name, seed
+
+    def had(self, name: str, least: float = 0.0) -> float:
+        """The seconds that a trial has had; a run at work counts for at least `least`."""
+        now = time.monotonic()
+        own = [now - begun for (trial, _), begun in self.at_work.items() if trial == name]
+        return self.spent.get(name, 0.0) + sum(max(seconds, least) for seconds in own)
+
+
+def run(names: Sequence[str], minutes: float, jobs: int, store: ResultsStore) -> None:
+    """Run the trials, so many at once, each time with their next seeds, for so many minutes."""
+    schedule = Schedule(names, store, time.monotonic() + 60 * minutes)
+    with ThreadPoolExecutor(jobs) as pool:
+        for future in [pool.submit(schedule.work) for _ in range(jobs)]:
+            future.result()
 
 
 def report(store: ResultsStore) -> str:
@@ -167,6 +248,7 @@ def parser() -> argparse.ArgumentParser:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     made.add_argument("--minutes", type=float, default=math.inf)
+    made.add_argument("--jobs", type=int, default=os.cpu_count(), help="runs at once")
     made.add_argument("--only", type=lambda text: text.split(","), default=list(TRIALS))
     made.add_argument("--output", type=Path, default=OUTPUT)
     made.add_argument("--report", action="store_true", help="only print the table")
@@ -180,7 +262,7 @@ def perform(given: argparse.Namespace) -> None:
             raise UsageError(f"There is no trial {name!r}.", nearest(name, TRIALS))
     store = ResultsStore(given.output)
     if not given.report:
-        run(given.only, given.minutes, store)
+        run(given.only, given.minutes, given.jobs, store)
     print(report(store))
 
 

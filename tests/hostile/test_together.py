@@ -1,12 +1,15 @@
-"""Processes that share an index: workers of a DataLoader, forked or spawned, beside a writer."""
+"""Processes together: workers that share an index, beside a writer; two that make one output."""
 
+import json
 import os
+import signal
 import subprocess
 import sys
 import textwrap
 
 import pytest
 
+from polyrank.models.checkpoint import load_model
 from polyrank.models.poly_encoder import PolyEncoder
 from polyrank.retrieval.index import Index
 
@@ -72,3 +75,33 @@ def test_workers_search_while_a_writer_writes(method, bert, tmp_path):
         timeout=120,
     )
     assert (done.returncode, done.stdout) == (0, b"done\n"), done.stderr.decode()
+
+
+TRAIN = "train --arch bi --base {bert} --train pairs.jsonl --max-steps 9999 --output made"
+
+
+def polyrank(line, folder):
+    return subprocess.Popen(
+        [sys.executable, "-m", "polyrank", *line.split()],
+        cwd=folder,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+
+
+def test_of_two_trainings_of_one_output_the_second_is_refused(bert, tmp_path):
+    pairs = [{"context": f"what is {n}", "response": f"it is {n}"} for n in range(64)]
+    (tmp_path / "pairs.jsonl").write_text("".join(json.dumps(pair) + "\n" for pair in pairs))
+    line = TRAIN.format(bert=bert)
+    first = polyrank(line, tmp_path)
+    assert any(words.startswith(b"Training") for words in first.stdout)
+    second = polyrank(line, tmp_path)
+    _, told = second.communicate(timeout=120)
+    first.send_signal(signal.SIGTERM)
+    first.communicate(timeout=120)
+    assert (second.returncode, b"Another process is training" in told) == (2, True), told
+    third = polyrank(line.replace("9999", "2 --restart"), tmp_path)
+    _, told = third.communicate(timeout=120)
+    assert third.returncode == 0, told
+    load_model(tmp_path / "made", device="cpu")

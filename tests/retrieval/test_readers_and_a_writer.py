@@ -11,7 +11,8 @@ from polyrank.retrieval.store.cache import CandidateCache
 from polyrank.retrieval.store.manifest import ShardLayout, read_manifest
 
 LAYOUT = ShardLayout(block_rows=4, shard_rows=8)
-ROUNDS = 16
+ROUNDS = int(os.environ.get("POLYRANK_HOSTILE_ROUNDS", "16"))
+READERS = int(os.environ.get("POLYRANK_HOSTILE_READERS", "2"))
 
 READER = """
 import sys
@@ -64,7 +65,7 @@ def write(path, index, version):
         index.refresh()
 
 
-def test_two_processes_read_committed_states_while_one_writes(tmp_path):
+def test_processes_read_committed_states_while_one_writes(tmp_path, record_property):
     path = tmp_path / "index"
     index = Index.build(HashModel(), both(range(10), 0), path, layout=LAYOUT)
     environment = {
@@ -81,10 +82,10 @@ def test_two_processes_read_committed_states_while_one_writes(tmp_path):
             stderr=subprocess.PIPE,
             text=True,
         )
-        for _ in range(2)
+        for _ in range(READERS)
     ]
     try:
-        assert [reader.stdout.readline() for reader in readers] == ["ready\n"] * 2
+        assert [reader.stdout.readline() for reader in readers] == ["ready\n"] * READERS
         with unflushed():
             for version in range(1, ROUNDS):
                 write(path, index, version)
@@ -93,6 +94,7 @@ def test_two_processes_read_committed_states_while_one_writes(tmp_path):
             out, errors = reader.communicate(timeout=60)
             assert reader.returncode == 0, errors
             assert int(out) > 1
+            record_property("cases", int(out))
     finally:
         for reader in readers:
             reader.kill()

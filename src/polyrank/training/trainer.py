@@ -33,8 +33,8 @@ from polyrank.training.optimisers import PlateauSchedule, build_optimiser, build
 from polyrank.training.step import gradient_step, precision_of
 
 Figures = dict[str, float]
-FULL = ("PytorchStreamWriter", "No space left", "write failed", "Disk quota")
-"""What torch says where it cannot write; it raises RuntimeError."""
+PROBE = 1 << 20
+"""Bytes."""
 
 
 class OneDeviceArguments(TrainingArguments):
@@ -245,12 +245,12 @@ class RankingTrainer(Trainer):
             with storage_errors(folder):
                 super()._save_checkpoint(model, trial)
         except (StorageError, SafetensorError, RuntimeError) as error:
-            if isinstance(error, RuntimeError) and not any(sign in str(error) for sign in FULL):
-                raise
+            reason = error.problem if isinstance(error, StorageError) else refusal(folder)
             shutil.rmtree(folder, ignore_errors=True)
-            reason = error.problem if isinstance(error, StorageError) else f"{error}."
+            if reason is None:
+                raise
             raise StorageError(
-                f"A checkpoint could not be written to {folder}: {' '.join(reason.split())}",
+                f"A checkpoint could not be written to {folder}: {reason}",
                 "Free some space and run the same command again, which resumes from the last "
                 "checkpoint.",
             ) from error
@@ -272,6 +272,17 @@ class RankingTrainer(Trainer):
         weights = self.model.state_dict() if state_dict is None else state_dict
         weights = {name: one for name, one in weights.items() if name not in self.frozen}
         save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
+
+
+def refusal(folder: Path) -> str | None:
+    """Why a disk takes no more; None if it does. Libraries that cannot write do not say why."""
+    probe = folder / "probe"
+    try:
+        probe.write_bytes(bytes(PROBE))
+    except OSError as error:
+        return f"{error.strerror}."
+    probe.unlink()
+    return None
 
 
 class Places(torch.utils.data.Sampler[int]):

@@ -16,6 +16,7 @@ from typing import Any
 
 import torch
 
+from polyrank.display.words import size
 from polyrank.errors import ModelError, StorageError
 from polyrank.jobs import Journal, Note
 from polyrank.progress import bar
@@ -127,7 +128,7 @@ def require_space(
             needed -= sum(file.stat().st_size for file in files if file.exists())
     if needed > free:
         raise StorageError(
-            f"The vectors need {needed / 1e6:,.0f} MB more and the disk has {free / 1e6:,.0f} MB.",
+            f"No space left on device: the vectors need {size(needed)}, and {size(free)} are free.",
             "Nothing that was there before has changed; free some space or choose another place.",
         )
 
