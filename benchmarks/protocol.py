@@ -9,7 +9,7 @@ python -m benchmarks.protocol DATA run --set ubuntu_irc --arch poly --work DIR
     [--base FOLDER] [--teacher FOLDER] [--examples FILE] [--revision N] [--name poly-64]
     [--limit 500] [--threads 1] [--device auto] [--dtype auto]
 python -m benchmarks.protocol DATA parts --set ubuntu_irc --work DIR [--mined]
-python -m benchmarks.protocol DATA generalise --names bi,poly-64 --work DIR
+python -m benchmarks.protocol DATA generalise --names bi,poly-64 --work DIR [--seeds 0]
 python -m benchmarks.protocol DATA report [--set ubuntu_irc] [--on choose] [--compare bi,poly-64]
 
 `run` trains, or resumes, or finds the model that was trained before, and measures it; with `--on
@@ -85,16 +85,23 @@ def run(
 
 
 def generalise(
-    names: Sequence[str], trained_on: str, on: Sequence[str], sets: Elsewhere, ledger: Ledger
+    names: Sequence[str],
+    trained_on: str,
+    on: Sequence[str],
+    sets: Elsewhere,
+    ledger: Ledger,
+    seeds: Sequence[int] = (),
 ) -> None:
     """Measure the models of recipes, and their untrained base, on sets of other kinds.
 
-    What the ledger has is not measured again. Raises UsageError where a model is not kept.
+    Without `seeds`, the models of all seeds. What the ledger has is not measured again. Raises
+    UsageError where a model is not kept.
     """
     runs = {
         (one.digest, one.seed): one
         for one in ledger.entries()
         if one.set == trained_on and one.name in names and one.steps
+        if not seeds or one.seed in seeds
     }
     plan = Plan(set=trained_on, arch="bi", name="untrained", training=UNTRAINED)
     base = Entry(name=plan.name, set=trained_on, on="", recipe=plan.recipe(), seed=0)
@@ -156,6 +163,7 @@ def parser() -> argparse.ArgumentParser:
     others.add_argument("--work", type=Path, required=True)
     others.add_argument("--trained-on", choices=SETS, default="ubuntu_irc")
     others.add_argument("--on", type=listed, default=list(MEASURES), help=", ".join(MEASURES))
+    others.add_argument("--seeds", type=numbers, default=(), help="of the models; default: all")
     others.add_argument("--limit", type=int, help="examples of each set")
     others.add_argument("--threads", type=int)
     tables = commands.add_parser("report")
@@ -168,6 +176,11 @@ def parser() -> argparse.ArgumentParser:
 def listed(text: str) -> list[str]:
     """Words between commas."""
     return text.split(",")
+
+
+def numbers(text: str) -> list[int]:
+    """Whole numbers between commas."""
+    return list(map(int, listed(text)))
 
 
 def plan_of(given: argparse.Namespace) -> Plan:
@@ -211,7 +224,7 @@ def perform(given: argparse.Namespace) -> None:
             print(f"{file}: {mean:.1f} negatives for each example")
     elif given.command == "generalise":
         sets = Elsewhere(data=given.data, work=given.work, limit=given.limit)
-        generalise(given.names, given.trained_on, given.on, sets, ledger)
+        generalise(given.names, given.trained_on, given.on, sets, ledger, given.seeds)
         print(
             report(
                 [one for one in ledger.entries() if one.on.partition(":")[0] in MEASURES],
