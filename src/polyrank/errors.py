@@ -24,6 +24,9 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from typing_extensions import Self
 
+OUT_OF_MEMORY = ("out of memory", "allocate memory")
+"""What torch and the system say of it."""
+
 
 class PolyrankError(Exception):
     """Base class of all errors: `problem` says what failed, `remedy` what to do next."""
@@ -131,6 +134,14 @@ def nearest(name: str, known: Iterable[str], *, listed_by: str | None = None) ->
     if listed_by is not None and len(known) > MOST_LISTED:
         return f"To see all {len(known)}, run: {listed_by}."
     return f"Known are: {', '.join(known)}."
+
+
+def is_out_of_memory(error: Exception) -> bool:
+    """Whether the memory did not suffice; torch says so with a RuntimeError."""
+    return isinstance(error, MemoryError) or (
+        isinstance(error, (RuntimeError, OSError))
+        and any(sign in str(error).casefold() for sign in OUT_OF_MEMORY)
+    )
 
 
 def not_numbers(what: str) -> ModelError:

@@ -20,6 +20,7 @@ FAILURES: dict[str, BaseException] = {
     "data": DataError("It is broken.", "Mend it.", path="f.jsonl", line=3),
     "disk": StorageError("The disk is full.", "Free some."),
     "bug": ValueError("two\nlines"),
+    "memory": RuntimeError("DefaultCPUAllocator: can't allocate memory: 9 bytes"),
     "interrupt": KeyboardInterrupt(),
     "pipe": BrokenPipeError(),
 }
@@ -74,6 +75,12 @@ def test_yaml_and_flags(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> N
         ("data", 2, "Error: f.jsonl, line 3: It is broken. Mend it.\n"),
         ("disk", 1, "Error: The disk is full. Free some.\n"),
         ("bug", 1, "Error: Internal error, ValueError: two lines. Run again with POLYRANK_TR"),
+        (
+            "memory",
+            1,
+            "Error: The memory does not suffice: DefaultCPUAllocator: can't allocate memory: 9 bytes. "
+            "Use a smaller --batch-size where the command has one, or a machine with more.\n",
+        ),
         ("interrupt", 130, "\nInterrupted. Kept for Ada.\n"),
     ],
 )

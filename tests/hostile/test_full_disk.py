@@ -7,23 +7,16 @@ tests/retrieval/test_crashes.py.
 
 import json
 import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from mounting import ALONE, may_mount
 
 TRIES = os.environ.get("POLYRANK_HOSTILE_KILLS")
 FEW = ("index build", "corpus", "train")
 SEED = os.environ.get("POLYRANK_HOSTILE_SEED", "0")
-ALONE = ["unshare", "--map-root-user", "--mount"]
-
-
-def may_mount():
-    if shutil.which(ALONE[0]) is None:
-        return False
-    return subprocess.run([*ALONE, "true"], capture_output=True, check=False).returncode == 0
 
 
 @pytest.mark.skipif(not may_mount(), reason="this machine lets nobody mount")

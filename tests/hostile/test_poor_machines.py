@@ -1,4 +1,6 @@
-"""Poor machines: no home, no space for what is printed, few files, closed streams, signals."""
+"""Poor machines: no home, little memory, few files, closed streams, signals, a clock that is wrong,
+folders that cannot be written, files that change while they are read.
+"""
 
 import json
 import os
@@ -9,8 +11,11 @@ import sys
 import time
 
 import pytest
+from mounting import ALONE, may_mount
 
+from polyrank.errors import DataError
 from polyrank.models.bi_encoder import BiEncoder
+from polyrank.pretraining.corpus.convert import Parts, convert
 from polyrank.retrieval.index import Index
 from tiny_encoders import load_variant
 
@@ -111,3 +116,110 @@ def test_interrupted_once_or_twice_it_says_how_to_resume(often, folder, bert, tm
     assert code in (130, -signal.SIGINT)
     assert "run the same command again to resume" in told
     assert not output.exists()
+
+
+LITTLE = """
+import re, resource, sys
+from pathlib import Path
+from polyrank.cli.main import commands, run
+
+def taken():
+    found = re.search(r"VmData:\\s+(\\d+) kB", Path("/proc/self/status").read_text())
+    return 1024 * int(found[1])
+
+*lines, more = sys.argv[1:]
+for line in lines:  # whatever it imports and loads
+    assert run(line.replace("OUTPUT", "first").split(), commands()) == 0
+resource.setrlimit(resource.RLIMIT_DATA, (taken() + int(more), resource.RLIM_INFINITY))
+sys.exit(max(run(line.replace("OUTPUT", "second").split(), commands()) for line in lines))
+"""
+
+
+@pytest.mark.skipif(not os.path.exists("/proc/self/status"), reason="it is Linux's")
+def test_little_memory_beyond_what_the_model_needs(folder, bert, tmp_path):
+    texts = tmp_path / "texts.txt"
+    texts.write_text("".join(f"the file {n} of the disk\n" for n in range(500)))
+    lines = [
+        f"search {folder}/index file --device cpu",
+        f"index build {folder}/bi --candidates {texts} --output OUTPUT-index --device cpu",
+        " ".join(map(str, training(folder, "OUTPUT-model", bert))),
+    ]
+    done = subprocess.run(
+        [sys.executable, "-c", LITTLE, *lines, str(256 << 20)],
+        cwd=tmp_path,
+        env={**os.environ, "OMP_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false"},
+        capture_output=True,
+        check=False,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stderr.decode()
+
+
+def test_terminated_it_resumes(folder, bert, tmp_path):
+    output = tmp_path / "model"
+    process = started(training(folder, output, bert, steps=4))
+    assert process.stdout is not None
+    for line in process.stdout:
+        if line.startswith(b"Training"):
+            break
+    process.terminate()
+    assert ended(process) == (-signal.SIGTERM, "")
+    assert not output.exists()
+    assert ended(started(training(folder, output, bert, steps=4))) == (0, "")
+    assert output.exists()
+
+
+def test_a_clock_that_goes_back_hides_no_commit(folder, bert, tmp_path):
+    model = BiEncoder.from_pretrained(folder / "bi", device="cpu")
+    Index.build(model, [("a", "a file")], tmp_path / "index").close()
+    tomorrow = time.time() + 86_400
+    os.utime(tmp_path / "index" / "manifest.json", (tomorrow, tomorrow))
+    with (
+        Index.open(tmp_path / "index", device="cpu") as reader,
+        Index.open(tmp_path / "index", device="cpu") as writer,
+    ):
+        for number in range(3):
+            writer.add([(f"new{number}", "a disk")])
+            assert reader.refresh()
+            assert len(reader) == 2 + number
+            assert not reader.refresh()
+
+
+def test_a_source_that_changes_while_it_is_read_makes_no_corpus(tmp_path, monkeypatch):
+    source = tmp_path / "talk.jsonl"
+    source.write_text('{"turns": ["hello", "hi"]}\n' * 50)
+    write = Parts.write
+
+    def and_append(*arguments):
+        with source.open("a") as handle:
+            handle.write('{"turns": ["more", "and more"]}\n')
+        return write(*arguments)
+
+    monkeypatch.setattr(Parts, "write", and_append)
+    with pytest.raises(DataError, match="changed while it was being read"):
+        convert(source, tmp_path / "corpus")
+    monkeypatch.undo()
+    assert not (tmp_path / "corpus").exists()
+    assert convert(source, tmp_path / "corpus").counts["conversations"] == 51
+
+
+@pytest.mark.skipif(not may_mount(), reason="this machine lets nobody mount")
+def test_folders_that_cannot_be_written(folder, bert, tmp_path):
+    outputs = tmp_path / "outputs"
+    outputs.mkdir()
+    (tmp_path / "texts.txt").write_text("a file\na disk\n")
+    sealed = f"mount -t tmpfs -o ro,size=1m tmpfs {outputs} && mount --bind -o ro {folder} {folder}"
+    build = ["index", "build", folder / "bi", "--candidates", tmp_path / "texts.txt", "--output"]
+    for arguments, code in (
+        ([*build, outputs / "index"], 1),
+        (training(folder, outputs / "model", bert), 1),
+        (["search", folder / "index", "file"], 0),  # what is only read need not be writable
+        (["index", "add", folder / "index", tmp_path / "texts.txt"], 1),
+    ):
+        line = " ".join(map(str, [sys.executable, "-m", "polyrank", *arguments]))
+        done = subprocess.run(
+            [*ALONE, "sh", "-c", f"{sealed} && exec {line}"], capture_output=True, check=False
+        )
+        assert done.returncode == code, done.stderr.decode()
+        assert b"Traceback" not in done.stderr
+        assert (b"Read-only file system" in done.stderr) == (code == 1), done.stderr.decode()

@@ -45,7 +45,14 @@ from polyrank.cli.search import search
 from polyrank.cli.serve import serve
 from polyrank.cli.static import static
 from polyrank.cli.train import train
-from polyrank.errors import InputError, PolyrankError, StorageError, UsageError, nearest
+from polyrank.errors import (
+    InputError,
+    PolyrankError,
+    StorageError,
+    UsageError,
+    is_out_of_memory,
+    nearest,
+)
 from polyrank.progress import quieten_libraries
 
 INTERRUPTED = 130
@@ -127,6 +134,14 @@ def run(arguments: Sequence[str], known: Sequence[Command[Any]]) -> int:
         return error.exit_code
     except Exception as error:
         words = " ".join(str(error).split())
+        if is_out_of_memory(error):
+            report(
+                "OutOfMemory",
+                f"The memory does not suffice{f': {words}' if words else ''}. "
+                "Use a smaller --batch-size where the command has one, or a machine with more.",
+                wants_json,
+            )
+            return PolyrankError.exit_code
         report(
             "InternalError",
             f"Internal error, {type(error).__name__}: {words}. "

@@ -75,9 +75,9 @@ def convert(
 
     A path is read as what it looks like; `detection.source_at` takes its kind and settings. With
     `keep_going`, a truncated source becomes a corpus of what comes before the end. Raises
-    DataError for a source that cannot be read to its end or holds nothing; UsageError if, unless
-    `restart`, a corpus of another source or an unfinished conversion of one is in the way;
-    StorageError; MissingExtraError. After any error, `output` is unchanged.
+    DataError for a source that cannot be read to its end, changes meanwhile or holds nothing;
+    UsageError if, unless `restart`, a corpus of another source or an unfinished conversion of one
+    is in the way; StorageError; MissingExtraError. After any error, `output` is unchanged.
     """
     require(num_processes >= 1, "num_processes", "at least 1", num_processes)
     source = source if isinstance(source, Source) else source_at(source)
@@ -93,6 +93,11 @@ def convert(
             with source.open(empty_folder(work.folder / "scratch")) as stream:
                 language = stream.language
                 damage = write_parts(stream, parts, redirects, layout, num_processes)
+            if source.describe() != described:
+                work.forget()
+                raise DataError(
+                    "The source changed while it was being read.", "Start again.", path=source.path
+                )
             require_usable(parts, damage, source, work, keep_going=keep_going)
             fresh = empty_folder(work.folder / "corpus")
             written, counts = place_parts(parts, redirects, work.folder, fresh)

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Sequence
 from queue import SimpleQueue
 from typing import Any, Protocol, get_args
 
-from polyrank.errors import PolyrankError
+from polyrank.errors import PolyrankError, is_out_of_memory
 from polyrank.serving.failures import RequestError, as_request_error
 from polyrank.serving.logs import LOG, log_failure
 from polyrank.serving.scheduling.fair_queue import Entry, FairQueue
@@ -337,13 +337,6 @@ def deliver(loop: asyncio.AbstractEventLoop, results: list[Result]) -> None:
         loop.call_soon_threadsafe(set_all)
     except RuntimeError:  # the loop has ended, so nobody waits
         LOG.debug("An event loop ended before its results came.")
-
-
-def is_out_of_memory(error: Exception) -> bool:
-    """Whether a batch failed because it was too large for the memory."""
-    return isinstance(error, MemoryError) or (
-        isinstance(error, RuntimeError) and "out of memory" in str(error).casefold()
-    )
 
 
 def total(flow: Flow) -> float:
