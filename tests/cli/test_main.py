@@ -20,7 +20,7 @@ FAILURES: dict[str, BaseException] = {
     "data": DataError("It is broken.", "Mend it.", path="f.jsonl", line=3),
     "disk": StorageError("The disk is full.", "Free some."),
     "bug": ValueError("two\nlines"),
-    "memory": RuntimeError("DefaultCPUAllocator: can't allocate memory: 9 bytes"),
+    "memory": RuntimeError("CPUAllocator: can't allocate memory: 9 bytes"),
     "interrupt": KeyboardInterrupt(),
     "pipe": BrokenPipeError(),
 }
@@ -78,8 +78,8 @@ def test_yaml_and_flags(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> N
         (
             "memory",
             1,
-            "Error: The memory does not suffice: DefaultCPUAllocator: can't allocate memory: 9 bytes. "
-            "Use a smaller --batch-size where the command has one, or a machine with more.\n",
+            "Error: The memory does not suffice: CPUAllocator: can't allocate memory: 9 bytes."
+            " Use a smaller --batch-size where the command has one, or a machine with more.\n",
         ),
         ("interrupt", 130, "\nInterrupted. Kept for Ada.\n"),
     ],
