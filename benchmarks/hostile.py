@@ -73,6 +73,12 @@ TRIALS = {
         seconds=3600,
         share=2,
     ),
+    "lines": Trial(
+        title="files with a line of 100 MB",
+        tests=("tests/hostile/test_readers.py::test_files_with_a_long_line",),
+        environment=lambda seed: {"POLYRANK_HOSTILE_MEGABYTES": "100"},
+        seconds=3600,
+    ),
     "killed": Trial(
         title="commands killed",
         share=3,

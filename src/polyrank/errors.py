@@ -26,6 +26,10 @@ if TYPE_CHECKING:
 
 OUT_OF_MEMORY = ("out of memory", "allocate memory")
 """What torch and the system say of it."""
+MOST_SAID = 1000
+"""Characters of a problem or a remedy."""
+LONGEST_WORD = 100
+"""No known word is near to a longer one."""
 
 
 class PolyrankError(Exception):
@@ -36,6 +40,7 @@ class PolyrankError(Exception):
     """Whether another process of the same run reports it, or it has been reported."""
 
     def __init__(self, problem: str, remedy: str) -> None:
+        problem, remedy = shortened(problem), shortened(remedy)
         self.problem = problem
         self.remedy = remedy
         super().__init__(f"{problem} {remedy}")
@@ -48,6 +53,13 @@ class PolyrankError(Exception):
     def __reduce__(self) -> tuple[Any, ...]:
         """Lets errors pass from one process to another."""
         return restored, (type(self), str(self), dict(self.__dict__))
+
+
+def shortened(text: str) -> str:
+    """A text without its middle, if it is very long: it may quote what a file holds."""
+    if len(text) <= MOST_SAID:
+        return text
+    return f"{text[: MOST_SAID // 2]}… ({len(text):,} characters) …{text[-MOST_SAID // 4 :]}"
 
 
 def restored(kind: type[PolyrankError], message: str, state: dict[str, Any]) -> PolyrankError:
@@ -128,7 +140,8 @@ def nearest(name: str, known: Iterable[str], *, listed_by: str | None = None) ->
     """
     known = sorted(known)
     folded = {word.casefold(): word for word in known}
-    close = difflib.get_close_matches(name.casefold(), folded, n=1, cutoff=0.6)
+    word = name.casefold()
+    close = difflib.get_close_matches(word, folded, n=1) if len(word) <= LONGEST_WORD else []
     if close:
         return f"Did you mean {folded[close[0]]!r}?"
     if listed_by is not None and len(known) > MOST_LISTED:

@@ -49,9 +49,11 @@ def replaced_folder(path: Path) -> Iterator[Path]:
     """Give an empty folder beside `path`; on success rename it to `path`, on failure remove it.
 
     An existing `path` stays until the new folder is complete, and stays if anything fails. What a
-    killed process left behind is removed. Raises StorageError if the disk refuses.
+    killed process left behind is removed. Raises StorageError if the disk refuses, and UsageError
+    for a device or a pipe in its place.
     """
     path = path.absolute()
+    require_ordinary(path)
     with storage_errors(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         for earlier in path.parent.glob(f".{glob.escape(path.name)}.new-*"):
@@ -265,11 +267,11 @@ def leaves(name: str) -> bool:
 
 
 def require_ordinary(path: Path) -> None:
-    """Raise UsageError for a device, a pipe or a socket: a file must not take its place."""
+    """Raise UsageError for a device, a pipe or a socket: nothing must take its place."""
     if path.exists() and not path.is_file() and not path.is_dir():
         raise UsageError(
-            f"{path} is a device or a pipe, so no file is put in its place.",
-            "Give the path of an ordinary file.",
+            f"{path} is a device or a pipe, so nothing is put in its place.",
+            "Give another path.",
         )
 
 

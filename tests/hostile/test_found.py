@@ -60,6 +60,11 @@ FILES = {
         "snli_dev.jsonl",
         '{"gold_label": ["neutral"], "sentence1": "a", "sentence2": "b"}',
     ),
+    "endless class": (
+        "nli snli_dev.jsonl",
+        "snli_dev.jsonl",
+        json.dumps({"gold_label": "a" * 5_000_000, "sentence1": "a", "sentence2": "b"}),
+    ),
     "annotation is a number": (*NQ, annotated(1)),
     "short answers are a number": (*NQ, annotated({"long_answer": {}, "short_answers": 5})),
     "endless width": ("word vectors", "a.vec", f"5 {HUGE}\nfile 1 2 3\n"),

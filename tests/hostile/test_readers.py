@@ -1,7 +1,8 @@
 """Damaged files of every kind: each is read, or refused with a message. Nothing else may happen.
 
 POLYRANK_HOSTILE_CASES is the number of damaged files of each kind; without it, the same few are
-drawn every time. `python -m benchmarks.hostile` draws others for as long as you like.
+drawn every time. POLYRANK_HOSTILE_MEGABYTES is the length of long lines. `python -m
+benchmarks.hostile` draws others for as long as you like.
 """
 
 import os
@@ -17,10 +18,11 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from readers import READERS, folder_readers, write
 
-from damage import damaged
+from damage import damaged, is_json
 from polyrank.errors import PolyrankError
 
 CASES = os.environ.get("POLYRANK_HOSTILE_CASES")
+MEGABYTES = int(os.environ.get("POLYRANK_HOSTILE_MEGABYTES", "1"))
 SECONDS_A_MEGABYTE = 1.0
 LEAST_SECONDS = 1.0
 TIMES_THE_INPUT = 10
@@ -61,6 +63,21 @@ def test_damaged_folders(name, folders, tmp_path, record_property):
     try_damaged(folders[name], int(CASES or 5), tmp_path, record_property)
 
 
+@pytest.mark.parametrize("reader", [pytest.param(each, id=each.name) for each in READERS])
+def test_files_with_a_long_line(reader, tmp_path):
+    write(reader, tmp_path / "valid")
+    reader.read(tmp_path / "valid")
+    for name, data in reader.files.items():
+        read_damaged(reader, {name: with_a_long_line(data)}, tmp_path / "damaged")
+
+
+def with_a_long_line(data):
+    """A file whose first value in JSON is long, or that ends in a long line."""
+    long = b"a" * (MEGABYTES << 20)
+    place = re.search(rb': ?"([^"\\]*)"', data) if is_json(data) else None
+    return data[: place.start(1)] + long + data[place.end(1) :] if place else data + b"\n" + long
+
+
 def memory_now():
     """The bytes that this process takes up; its peak is counted from now on."""
     if PEAK.exists():
@@ -72,6 +89,21 @@ def memory(name):
     """A figure of this process in bytes; 0 where the system does not tell."""
     found = re.search(rf"{name}:\s+(\d+) kB", STATUS.read_text()) if PEAK.exists() else None
     return 1024 * int(found[1]) if found else 0
+
+
+def read_damaged(reader, files, folder):
+    """Read a reader's files, some of them damaged, within bounds of time and memory."""
+    shutil.rmtree(folder, ignore_errors=True)
+    write(reader, folder, files)
+    before = memory_now()
+    start = time.process_time()
+    with warnings.catch_warnings(), suppress(PolyrankError):
+        warnings.simplefilter("error")
+        reader.read(folder)
+    seconds = time.process_time() - start
+    size = sum(map(len, {**reader.files, **files}.values()))
+    assert seconds < LEAST_SECONDS + SECONDS_A_MEGABYTE * size / 1e6
+    assert memory("VmHWM") - before < LEAST_MEMORY + TIMES_THE_INPUT * size
 
 
 def try_damaged(reader, count, tmp_path, record_property):
@@ -90,18 +122,7 @@ def try_damaged(reader, count, tmp_path, record_property):
     )
     @given(cases)
     def each(case):
-        folder = tmp_path / "damaged"
-        shutil.rmtree(folder, ignore_errors=True)
-        write(reader, folder, dict([case]))
-        before = memory_now()
-        start = time.process_time()
-        with warnings.catch_warnings(), suppress(PolyrankError):
-            warnings.simplefilter("error")
-            reader.read(folder)
-        seconds = time.process_time() - start
-        size = sum(map(len, [*reader.files.values(), case[1]]))
-        assert seconds < LEAST_SECONDS + SECONDS_A_MEGABYTE * size / 1e6
-        assert memory("VmHWM") - before < LEAST_MEMORY + TIMES_THE_INPUT * size
+        read_damaged(reader, dict([case]), tmp_path / "damaged")
 
     each()
     record_property("cases", count)

@@ -86,9 +86,9 @@ def read_json_array(path: Path) -> Iterator[tuple[int, Any]]:
     parser = ijson.basic_parse_coro(events, use_float=True)
     items = Items(ijson.ObjectBuilder)
     begin: int | None = None  # the line where the item that is being read begins
-    is_open, line = False, 1
+    is_open, line, pieces = False, 1, Joined(read_pieces(path))
     try:
-        for line, piece in read_pieces(path):
+        for line, piece in pieces:
             if not is_open:
                 piece = piece.lstrip()
                 if not piece:
@@ -99,12 +99,14 @@ def read_json_array(path: Path) -> Iterator[tuple[int, Any]]:
             # An item that ends with the last sign of a line is followed by one on a later line.
             signs = len(piece.rstrip(BETWEEN))
             last = max(signs - 1, 0)
+            pieces.is_stuck = True
             for part, is_end in ((piece[:last], False), (piece[last:], True)):
                 if not part:
                     continue
                 if begin is None and part.strip(BETWEEN):
                     begin = line
                 parser.send(part)
+                pieces.is_stuck = pieces.is_stuck and not events
                 found = items.take(events)
                 events.clear()
                 for item in found:
@@ -182,6 +184,29 @@ def read_pieces(path: Path) -> Iterator[tuple[int, bytes]]:
             if not is_damage(error):
                 raise
             raise damaged(path, line, error) from error
+
+
+class Joined:
+    """Pieces of lines; while a parser is stuck in a long text, each is twice as long as the last.
+
+    The parser begins a text again with every piece, which would take quadratic time.
+    """
+
+    def __init__(self, pieces: Iterable[tuple[int, bytes]]) -> None:
+        self.pieces = pieces
+        self.is_stuck = False
+        """Whether the parser made nothing of the last piece."""
+
+    def __iter__(self) -> Iterator[tuple[int, bytes]]:
+        held, wanted, line = bytearray(), 0, 1
+        for line, piece in self.pieces:
+            held += piece
+            if len(held) >= wanted or piece.endswith(b"\n"):
+                yield line, bytes(held)
+                wanted = 2 * len(held) if self.is_stuck else 0
+                held.clear()
+        if held:
+            yield line, bytes(held)
 
 
 def reason_of(error: Exception) -> str:
