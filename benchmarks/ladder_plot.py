@@ -18,6 +18,7 @@ OTHER_COLOURS = ("#CC79A7", "#56B4E9", "#E69F00", "#000000")
 
 CLOSE = 10
 """Seconds that differ by less than this factor have names between the powers of ten too."""
+NAMED = (2, 3, 5, 7)
 
 Lines = Mapping[str, Sequence[tuple[float, Mean]]]
 """By recipe, the training seconds and the figure of each budget, in rising order."""
@@ -75,7 +76,7 @@ def looks_of(found: Sequence[tuple[str, Entry]]) -> dict[str, tuple[str, str]]:
 
 def draw_lines(axes: Any, lines: Lines, looks: Mapping[str, tuple[str, str]]) -> None:
     """The recipes of one metric."""
-    from matplotlib.ticker import FuncFormatter, NullFormatter
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
     axes.set_xscale("log")
     plain = FuncFormatter(lambda seconds, _: f"{seconds:,g}")
@@ -83,6 +84,8 @@ def draw_lines(axes: Any, lines: Lines, looks: Mapping[str, tuple[str, str]]) ->
     is_narrow = max(every) < CLOSE * min(every)
     axes.xaxis.set_major_formatter(plain)
     axes.xaxis.set_minor_formatter(plain if is_narrow else NullFormatter())
+    if is_narrow:
+        axes.xaxis.set_minor_locator(LogLocator(subs=NAMED))
     for name, points in lines.items():
         colour, marker = looks[name]
         seconds = [each for each, _ in points]
