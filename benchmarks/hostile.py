@@ -113,6 +113,12 @@ TRIALS = {
         },
         seconds=1800,
     ),
+    "filters": Trial(
+        title="filters that Milvus and Python evaluate",
+        tests=("tests/retrieval/test_milvus_expression.py",),
+        environment=lambda seed: {"POLYRANK_HOSTILE_CASES": "1000"},
+        seconds=1800,
+    ),
     "changes": Trial(
         title="an index killed at every operation on files",
         tests=("tests/retrieval/test_crashes.py",),

@@ -1,3 +1,5 @@
+import os
+
 import pytest
 import torch
 from engine_contract import matches
@@ -15,6 +17,7 @@ from polyrank.retrieval.milvus.schema import MilvusIndex
 pytest.importorskip("pymilvus", reason="needs the extra milvus")
 pytest.importorskip("milvus_lite", reason="needs the extra milvus")
 
+CASES = int(os.environ.get("POLYRANK_HOSTILE_CASES", "150"))
 OPERATORS = ["==", "!=", "<", "<=", ">", ">="]
 WORDS = [
     "",
@@ -135,12 +138,16 @@ def engines(make, candidates):
     ]
 
 
-@settings(max_examples=150, deadline=None, database=None)
-@given(filter=FILTERS)
-def test_milvus_and_python_let_the_same_candidates_pass(engines, filter):
-    for engine, many in engines:
-        expected = {str(i) for i, metadata in enumerate(many) if matches(filter, metadata)}
-        assert passing(engine, filter) == expected
+def test_milvus_and_python_let_the_same_candidates_pass(engines, record_property):
+    @settings(max_examples=CASES, deadline=None, database=None)
+    @given(filter=FILTERS)
+    def each(filter):
+        for engine, many in engines:
+            expected = {str(i) for i, metadata in enumerate(many) if matches(filter, metadata)}
+            assert passing(engine, filter) == expected
+
+    each()
+    record_property("cases", CASES)
 
 
 @pytest.mark.parametrize(
@@ -148,6 +155,20 @@ def test_milvus_and_python_let_the_same_candidates_pass(engines, filter):
     ['" or true or "', '\\" or true or \\"', '"]) or exists id or ("', "\\", "\\\\", '\n" or true'],
 )
 def test_nothing_gets_out_of_quotes(engines, text):
+    only_equal_words_pass(engines, text)
+
+
+def test_no_text_gets_out_of_quotes(engines, record_property):
+    @settings(max_examples=CASES // 5, deadline=None, database=None)
+    @given(st.text(st.sampled_from("\"'\\%_*[]()$\n\t\0é or=in") | st.characters(codec="utf-8")))
+    def each(text):
+        only_equal_words_pass(engines, text)
+
+    each()
+    record_property("cases", CASES // 5)
+
+
+def only_equal_words_pass(engines, text):
     engine, many = engines[0]
     for filter in (Comparison("word", "==", text), Membership("word", (text, text + "x"))):
         expected = {str(i) for i, metadata in enumerate(many) if matches(filter, metadata)}
