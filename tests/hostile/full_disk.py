@@ -1,21 +1,17 @@
 """Runs commands on a disk of some kilobytes, and again when it has space, and compares.
 
-Run as a program, in a process of its own with one thread that may mount, for example by `unshare
---map-root-user --mount`: `full_disk.py FOLDER ENCODER TRIES SEED [COMMAND…]`. ENCODER is the folder
-of a tiny BERT. For each command it prints a line of JSON: how often the disk was full, and what was
-wrong. A full disk is a message, and nothing half-made stands where the output will be; with space,
-the same command ends as if the disk had never been full.
+`full_disk.py FOLDER ENCODER TRIES SEED [COMMAND…]`, started so that it may mount, for example by
+`unshare --map-root-user --mount`. For each command it prints a line of JSON: how often the disk was
+full, and what was wrong. A full disk is a message, and nothing half-made stands where the output
+will be; with space, the same command ends as if the disk had never been full.
 """
 
-import json
 import os
-import random
 import subprocess
-import sys
 import time
 from pathlib import Path
 
-from long_commands import COMMANDS, is_there, make_inputs, start
+from long_commands import COMMANDS, is_there, run_trial, start
 
 SPACE = 1 << 28
 LEAST = 1 << 14
@@ -80,13 +76,5 @@ def ended(child, disk):
         time.sleep(0.001)
 
 
-def main():
-    folder, encoder, tries, seed = Path(sys.argv[1]), Path(sys.argv[2]), *map(int, sys.argv[3:5])
-    make_inputs(folder, encoder)
-    draw = random.Random(seed)
-    for name in sys.argv[5:] or COMMANDS:
-        print(json.dumps(tried(name, tries, draw)), flush=True)
-
-
 if __name__ == "__main__":
-    main()
+    run_trial(tried)

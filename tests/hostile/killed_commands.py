@@ -1,21 +1,17 @@
 """Kills commands at random moments and starts them again, until they are done, and compares.
 
-Run as a program, in a process of its own and with one thread, since it forks:
-`killed_commands.py FOLDER ENCODER KILLS SEED`. ENCODER is the folder of a tiny BERT. For each
-command it prints a line of JSON: how often it was killed, how many runs were finished, and what was
-wrong. A run is right if its output is that of a run without a kill, bit by bit, and if until then
-nothing stands where the output will be.
+`killed_commands.py FOLDER ENCODER KILLS SEED [COMMAND…]`. For each command it prints a line of
+JSON: how often it was killed, how many runs were finished, and what was wrong. A run is right if
+its output is that of a run without a kill, bit by bit, and if until then nothing stands where the
+output will be; where a command changes something, what was there or what will be.
 """
 
-import json
 import os
-import random
 import signal
-import sys
 import time
 from pathlib import Path
 
-from long_commands import COMMANDS, is_there, make_inputs, start
+from long_commands import COMMANDS, is_there, run_trial, start
 
 LONGER = 1.3
 """A run may be killed up to so many times the seconds that one without a kill takes."""
@@ -80,13 +76,5 @@ def tried(name, kills, draw):
     return {"command": name, "killed": killed, "finished": finished, "faults": faults}
 
 
-def main():
-    folder, encoder, kills, seed = Path(sys.argv[1]), Path(sys.argv[2]), *map(int, sys.argv[3:5])
-    make_inputs(folder, encoder)
-    draw = random.Random(seed)
-    for name in sys.argv[5:] or COMMANDS:
-        print(json.dumps(tried(name, kills, draw)), flush=True)
-
-
 if __name__ == "__main__":
-    main()
+    run_trial(tried)

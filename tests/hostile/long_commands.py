@@ -1,10 +1,15 @@
-"""The commands that take long, with tiny inputs, and what tells two outputs apart."""
+"""The commands that take long, with tiny inputs, what tells two outputs apart, and a trial of all.
+
+A trial is a program in a process of its own and with one thread, since it forks.
+"""
 
 import hashlib
 import json
 import os
 import random
 import shutil
+import subprocess
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -109,7 +114,7 @@ COMMANDS = {
         of_model,
     ),
     "compare": Command(
-        f"compare one=bi two=cross --data dev.jsonl --output OUTPUT {CPU}", of_comparison
+        f"compare one=bi two=cross --data dev.jsonl --sizes 5 --output OUTPUT {CPU}", of_comparison
     ),
 }
 
@@ -168,3 +173,40 @@ def is_there(name, output):
         of_parts(output)
         return False
     return (output / RESULT).exists() if name == "compare" else output.exists()
+
+
+def run_trial(tried):
+    """Try commands, and print a line of JSON for each: what `tried` gives for a name, how often it
+    is tried, and what draws. The program's arguments are a folder, the folder of a tiny BERT, the
+    number of tries, a seed and the commands; without any, all are tried.
+    """
+    folder, encoder, tries, seed = Path(sys.argv[1]), Path(sys.argv[2]), *map(int, sys.argv[3:5])
+    make_inputs(folder, encoder)
+    draw = random.Random(seed)
+    for name in sys.argv[5:] or COMMANDS:
+        print(json.dumps(tried(name, tries, draw)), flush=True)
+
+
+def trial(program, folder, encoder, few, before=()):
+    """The lines of a program of the trial: of all commands, POLYRANK_HOSTILE_KILLS times each; of a
+    few, once, without that variable. POLYRANK_HOSTILE_SEED draws. `before` is what starts it.
+    """
+    tries = os.environ.get("POLYRANK_HOSTILE_KILLS")
+    seed = os.environ.get("POLYRANK_HOSTILE_SEED", "0")
+    line = [*before, sys.executable, Path(__file__).with_name(program), folder, encoder]
+    done = subprocess.run(
+        [*line, tries or "1", seed, *(() if tries else few)],
+        env={
+            **os.environ,
+            "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
+            "OMP_NUM_THREADS": "1",
+            "TOKENIZERS_PARALLELISM": "false",  # its threads do not survive a fork
+        },
+        timeout=1800,
+        capture_output=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr.decode()
+    found = [json.loads(line) for line in done.stdout.splitlines() if line.startswith(b"{")]
+    assert [each["command"] for each in found] == list(COMMANDS if tries else few)
+    return found

@@ -20,16 +20,17 @@ PROGRAM = textwrap.dedent("""
             asked.append([event, str(arguments[1])])
 
     sys.addaudithook(hear)
-    from killed_commands import COMMANDS, make_inputs
+    from long_commands import COMMANDS, make_inputs
     from polyrank.cli.main import commands, run
 
     make_inputs(Path(sys.argv[1]), Path(sys.argv[2]))
-    Path("ids.txt").write_text("1\\n")
-    lines = [f"{COMMANDS[name][0]} --output made/{name.split()[0]}" for name in COMMANDS]
+    lines = [
+        each.line.replace("OUTPUT", each.changes or f"made/{name.split()[0]}")
+        for name, each in COMMANDS.items()
+    ]
     lines += [
         "--help", "doctor", "info bi", "info cross", "info made/index", "index info made/index",
-        "search made/index file", "index add made/index texts.jsonl --replace",
-        "index verify made/index", "index delete made/index ids.txt", "index compact made/index",
+        "search made/index file", "index verify made/index",
         "evaluate bi --data dev.jsonl", "predict cross --data pairs.jsonl --output made/p.jsonl",
         "export bi --to sentence-transformers --output made/exported",
         "static encoder --output made/static", "train --arch bi --base encoder "
