@@ -6,6 +6,7 @@ Knows how the loop runs and when it must stop; knows nothing of the output or th
 from __future__ import annotations
 
 import math
+import os
 import shutil
 from collections.abc import Iterator, Sequence
 from functools import partial
@@ -276,7 +277,9 @@ class RankingTrainer(Trainer):
 
 def refusal(folder: Path) -> str | None:
     """Why a disk takes no more; None if it does. Libraries that cannot write do not say why."""
-    probe = folder / "probe"
+    if not folder.is_dir():
+        return None
+    probe = folder / f"probe-{os.getpid()}"
     try:
         probe.write_bytes(bytes(PROBE))
     except OSError as error:
