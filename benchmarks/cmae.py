@@ -195,10 +195,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 def parser() -> argparse.ArgumentParser:
     """The command line."""
-
-    def listed(text: str) -> list[str]:
-        return text.split(",")
-
+    listed = protocol.listed
     made = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -209,7 +206,7 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--sets", type=listed, default=list(SETS))
     made.add_argument("--models", type=listed, default=list(MODELS))
     made.add_argument("--before", type=listed, default=USUAL, help=", ".join(BEFORE))
-    made.add_argument("--seeds", type=lambda text: list(map(int, text.split(","))), default=[0])
+    made.add_argument("--seeds", type=protocol.numbers, default=[0])
     made.add_argument("--steps", type=int, default=120)
     made.add_argument("--tuning-steps", type=int, default=60)
     made.add_argument("--batch", type=int, default=64)

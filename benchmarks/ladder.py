@@ -202,7 +202,7 @@ def base_of(name: str | None, data: Path, set_name: str, work: Path) -> str | No
     return str(folder)
 
 
-def latencies(ladder: Ladder, device: str, rounds: int) -> dict[str, float]:
+def latencies(ladder: Ladder, rounds: int) -> dict[str, float]:
     """Milliseconds of one context with TIMED candidates, by recipe: medians, taken in turns.
 
     The models of the finished recipes are timed untrained: training does not change their cost.
@@ -215,8 +215,7 @@ def latencies(ladder: Ladder, device: str, rounds: int) -> dict[str, float]:
     asked = [each.context for each in examples[: max(rounds, 1)]]
     ways = {}
     for name, plan in plans.items():
-        untrained = replace(plan, training=UNTRAINED, device=device)
-        model = trained(untrained, parts, ladder.work)
+        model = trained(replace(plan, training=UNTRAINED), parts, ladder.work)
         ask, contexts = asker(model, texts, TIMED), cycle(asked)
         ways[name] = partial(ask_next, ask, contexts)
     found = interleaved(ways, rounds) if ways else {}
@@ -289,7 +288,7 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--recipes", type=protocol.listed, default=list(RECIPES))
     made.add_argument("--more", type=Path, help="JSON file of recipes by name")
     made.add_argument("--base", help="110m, or a folder")
-    made.add_argument("--seeds", type=protocol.listed, default=["0"])
+    made.add_argument("--seeds", type=protocol.numbers, default=[0])
     made.add_argument("--on", choices=protocol.MEASURED, default="choose")
     made.add_argument("--limit", type=int, help="examples of `choose`")
     made.add_argument("--rounds", type=int, default=11, help="of timing; 0 does not time")
@@ -315,7 +314,7 @@ def perform(given: argparse.Namespace) -> str:
     rungs = rungs_of(
         {name: known[name] for name in given.recipes},
         list(map(count_of, given.rungs)),
-        list(map(int, given.seeds)),
+        given.seeds,
         set=given.set,
         base=base,
         device=given.device,
@@ -332,7 +331,7 @@ def perform(given: argparse.Namespace) -> str:
         deadline=deadline,
     )
     ladder.climb()
-    times = latencies(ladder, given.device, given.rounds) if given.rounds else {}
+    times = latencies(ladder, given.rounds) if given.rounds else {}
     return report(ladder, given.output, times)
 
 
