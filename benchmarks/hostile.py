@@ -58,13 +58,21 @@ class Trial:
     """How much of the time it gets, next to the others."""
 
 
+def kills(number: int) -> Callable[[int], Mapping[str, str]]:
+    """The variables of a seed for a trial that interrupts something so many times."""
+    return lambda seed: {
+        "POLYRANK_HOSTILE_KILLS": str(number),
+        "POLYRANK_HOSTILE_SEED": str(seed),
+    }
+
+
 TRIALS = {
     "files": Trial(
         title="damaged files",
         tests=("tests/hostile/test_readers.py::test_damaged_files",),
         environment=lambda seed: {"POLYRANK_HOSTILE_CASES": "2500"},
         seconds=3600,
-        share=8,
+        share=11,
     ),
     "folders": Trial(
         title="damaged folders of models, indexes and corpora",
@@ -81,27 +89,22 @@ TRIALS = {
     ),
     "killed": Trial(
         title="commands killed",
-        share=3,
         tests=("tests/hostile/test_killed_commands.py",),
-        environment=lambda seed: {
-            "POLYRANK_HOSTILE_KILLS": "25",
-            "POLYRANK_HOSTILE_SEED": str(seed),
-        },
+        environment=kills(25),
         seconds=3600,
+        share=6,
     ),
     "disks": Trial(
         title="commands on a disk that is full",
         tests=("tests/hostile/test_full_disk.py",),
-        environment=lambda seed: {
-            "POLYRANK_HOSTILE_KILLS": "10",
-            "POLYRANK_HOSTILE_SEED": str(seed),
-        },
+        environment=kills(10),
         seconds=3600,
+        share=2,
     ),
     "server": Trial(
         title="server killed while its index changes",
         tests=("tests/serving/test_kills.py",),
-        environment=lambda seed: {"POLYRANK_TEST_KILLS": "25"},
+        environment=kills(25),
         seconds=1800,
     ),
     "requests": Trial(
@@ -112,6 +115,7 @@ TRIALS = {
             "POLYRANK_HOSTILE_SEED": str(seed),
         },
         seconds=1800,
+        share=2,
     ),
     "filters": Trial(
         title="filters that Milvus and Python evaluate",
@@ -122,7 +126,7 @@ TRIALS = {
     "changes": Trial(
         title="an index killed at every operation on files",
         tests=("tests/retrieval/test_crashes.py",),
-        environment=lambda seed: {},
+        environment=kills(1),
         seconds=900,
     ),
     "readers": Trial(
@@ -141,8 +145,9 @@ def tried(trial: Trial, seed: int) -> dict[str, Any]:
     """Run the tests of a trial with a seed: cases, tests, and what failed."""
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder) / "report.xml"
-        line = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
-        line += [f"--junitxml={report}", f"--hypothesis-seed={seed}", *trial.tests]
+        line = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *trial.tests]
+        line += [f"--hypothesis-seed={seed}", f"--junitxml={report}"]
+        line += ["-o", "junit_family=xunit1"]  # the other family has no properties
         start = time.perf_counter()
         try:
             subprocess.run(
@@ -175,7 +180,8 @@ def outcome(report: Path) -> dict[str, Any]:
         cases += int(properties.get("cases") or 1)
         fault = next((one for one in test if one.tag in ("failure", "error")), None)
         if fault is not None:
-            failed[str(test.get("name"))] = (fault.text or "")[-MOST_SAID:]
+            file = Path(test.get("file", "")).name
+            failed[f"{file}::{test.get('name')}"] = (fault.text or "")[-MOST_SAID:]
     return {"cases": cases, "tests": len(tests), "failed": failed}
 
 

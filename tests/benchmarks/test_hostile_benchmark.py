@@ -22,6 +22,7 @@ def test_two():
 def trials(tmp_path, monkeypatch):
     file = tmp_path / "test_drawn.py"
     file.write_text(TESTS)
+    (tmp_path / "pytest.ini").write_text("[pytest]\nfilterwarnings = error\n")
     trial = hostile.Trial(
         title="two tests",
         tests=(str(file),),
@@ -36,9 +37,10 @@ def test_cases_and_failures_are_filed_by_seed(trials, tmp_path):
     for seed in range(3):
         store.add(f"trial=drawn seed={seed}", hostile.tried(hostile.TRIALS["drawn"], seed))
     found = ResultsStore(store.path).results
+    name = "test_drawn.py::test_two"
     assert [each["cases"] for each in found.values()] == [6, 6, 6]
-    assert [list(each["failed"]) for each in found.values()] == [[], ["test_two"], []]
-    assert "seed one" in found["trial=drawn seed=1"]["failed"]["test_two"]
+    assert [list(each["failed"]) for each in found.values()] == [[], [name], []]
+    assert "seed one" in found["trial=drawn seed=1"]["failed"][name]
     assert hostile.report(store).splitlines()[-1].startswith("| two tests | 18 | 1 | 6 |")
 
 

@@ -1,13 +1,14 @@
 """Kills changes of an index before every one of their storage operations, and in the middle of
 every write, and looks at what is left.
 
-Run as a program, in a process of its own and with one thread, since it forks. For each kind of
-change it prints a line of JSON: how many operations there are, how often the old and how often the
-new state was found, and what was wrong.
+`killed.py FOLDER SEED`, in a process of its own and with one thread, since it forks. The seed draws
+the index and its changes. For each kind of change it prints a line of JSON: how many operations
+there are, how often the old and how often the new state was found, and what was wrong.
 """
 
 import json
 import os
+import random
 import shutil
 import signal
 import sys
@@ -23,19 +24,6 @@ from polyrank.retrieval.store.manifest import ShardLayout
 
 WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT
 EVENTS = {"os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.truncate"}
-LAYOUT = ShardLayout(block_rows=8, shard_rows=8)
-FIRST = [
-    (identifier, text, {"year": 2000 + i}) for i, (identifier, text) in enumerate(numbered(10))
-]
-MORE = [("new", "x", {"lang": "en"}), ("id3", "changed"), ("id9", "changed", {"year": 1})]
-
-CHANGES = {
-    "add": lambda index: index.add(MORE[:1]),
-    "replace": lambda index: index.add(MORE, replace=True),
-    "delete": lambda index: index.delete(["id0", "id8", "id9"]),
-    "compact": lambda index: index.compact(),
-    "rebuild": lambda index: Index.build(HashModel(), MORE, index.path, layout=LAYOUT),
-}
 
 
 class Killer:
@@ -125,15 +113,44 @@ def look(folder, before, after, faults):
     return found == after
 
 
-def main(work):
+def drawn(draw):
+    """A layout, the candidates of an index, those of its ids that are deleted from the beginning,
+    and changes by their names."""
+    block = draw.randint(4, 8)
+    layout = ShardLayout(block_rows=block, shard_rows=block * draw.randint(1, 2))
+    first = [(name, text, {"year": year}) for year, (name, text) in enumerate(numbered(12))]
+    first = first[: draw.randint(6, 12)]
+    names = [name for name, *_ in first]
+    gone, left = names[1:3], [names[0], *names[3:]]
+    more = [("new", "x", {"lang": "en"})]
+    changed = [(name, "changed") for name in draw.sample(left, draw.randint(1, len(left)))]
+    deleted = draw.sample(left, draw.randint(1, len(left) - 1))
+    return (
+        layout,
+        first,
+        gone,
+        {
+            "add": lambda index: index.add(more),
+            "replace": lambda index: index.add(more + changed, replace=True),
+            "delete": lambda index: index.delete(deleted),
+            "compact": lambda index: index.compact(),
+            "rebuild": lambda index: Index.build(
+                HashModel(), more + changed, index.path, layout=layout
+            ),
+        },
+    )
+
+
+def main(work, seed):
     torch.set_num_threads(1)
     os.fsync = lambda _: None
     start = work / "start"
-    index = Index.build(HashModel(), FIRST, start, layout=LAYOUT)
-    index.delete(["id5", "id6"])
+    layout, first, gone, changes = drawn(random.Random(seed))
+    index = Index.build(HashModel(), first, start, layout=layout)
+    index.delete(gone)
     before = state(index)
     folder = work / "index"
-    for name, change in CHANGES.items():
+    for name, change in changes.items():
         shutil.copytree(start, folder)
         status, answer = run(change, folder, 0)
         assert status == 0, (name, status)
@@ -152,4 +169,4 @@ def main(work):
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    main(Path(sys.argv[1]), sys.argv[2])

@@ -17,6 +17,7 @@ from polyrank.retrieval.store.manifest import ShardLayout
 
 SMALL = ShardLayout(block_rows=10, shard_rows=30)
 HERE = Path(__file__).parent
+SEED = os.environ.get("POLYRANK_HOSTILE_SEED", "0")
 CHANGES = {
     "add": lambda index: index.add([("new", "x", {"lang": "en"}), ("b", "y")]),
     "replace": lambda index: index.add([("new", "x"), ("id40", "y")], replace=True),
@@ -25,11 +26,11 @@ CHANGES = {
 }
 
 
-def test_killed_anywhere_the_old_or_the_new_state_stands(tmp_path):
+def test_killed_anywhere_the_old_or_the_new_state_stands(tmp_path, record_property):
     path = os.pathsep.join(filter(None, sys.path))
     environment = {**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1"}
     done = subprocess.run(
-        [sys.executable, HERE / "killed.py", tmp_path],
+        [sys.executable, HERE / "killed.py", tmp_path, SEED],
         env=environment,
         capture_output=True,
         check=False,
@@ -37,6 +38,7 @@ def test_killed_anywhere_the_old_or_the_new_state_stands(tmp_path):
     assert done.returncode == 0, done.stderr.decode()
     found = [json.loads(line) for line in done.stdout.splitlines()]
     assert [each["change"] for each in found] == ["add", "replace", "delete", "compact", "rebuild"]
+    record_property("cases", sum(each["operations"] for each in found))
     for each in found:
         assert each["faults"] == []
         assert 0 < each["new"] < each["operations"]

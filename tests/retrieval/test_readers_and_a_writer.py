@@ -90,11 +90,13 @@ def test_processes_read_committed_states_while_one_writes(tmp_path, record_prope
             for version in range(1, ROUNDS):
                 write(path, index, version)
         (tmp_path / "stop").touch()
+        states = []
         for reader in readers:
             out, errors = reader.communicate(timeout=60)
             assert reader.returncode == 0, errors
-            assert int(out) > 1
-            record_property("cases", int(out))
+            states.append(int(out))
+        assert min(states) > 1
+        record_property("cases", sum(states))
     finally:
         for reader in readers:
             reader.kill()

@@ -12,9 +12,10 @@ from running import Process
 
 from polyrank.retrieval.index import Index
 
-KILLS = int(os.environ.get("POLYRANK_TEST_KILLS", "2"))
+KILLS = int(os.environ.get("POLYRANK_HOSTILE_KILLS", "2"))
 """More of them take about three seconds each."""
 WRITERS = 4
+SEED = os.environ.get("POLYRANK_HOSTILE_SEED", "0")
 FEWEST = 12
 """Changes that are acknowledged before a kill."""
 THINGS = ["file", "list", "kernel", "screen", "line", "package", "driver", "boot"]
@@ -25,7 +26,7 @@ class Writer:
 
     def __init__(self, name):
         self.names = [f"{name}/{n}" for n in range(8)]
-        self.draw = random.Random(name)
+        self.draw = random.Random(f"{SEED} {name}")
         self.known = {}
         """The text of each candidate that must be there."""
         self.version = 0
@@ -97,11 +98,12 @@ def require_found(url, known):
 
 
 @pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="needs kill -9")
-def test_what_was_acknowledged_survives_kills(poly, tmp_path):
+def test_what_was_acknowledged_survives_kills(poly, tmp_path, record_property):
+    record_property("cases", KILLS)
     path = tmp_path / "index"
     Index.build(poly, [("fixed", "how do i read a file")], path).close()
     writers = [Writer(f"w{n}") for n in range(WRITERS)]
-    draw = random.Random(0)
+    draw = random.Random(SEED)
     arguments = ("--index", str(path), "--device", "cpu", "--dtype", "float32")
     for number in range(KILLS + 1):
         server = Process(*arguments, log=tmp_path / f"{number}.log")
