@@ -6,8 +6,9 @@ import io
 import json
 import lzma
 import os
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -20,10 +21,13 @@ import zstandard
 from safetensors.torch import save_file
 from tokenizers import Tokenizer
 
+from hash_model import HashModel
 from polyrank.cli.conversation import Failure, Line, question_of
 from polyrank.cli.data import DataOptions, columns_of
+from polyrank.cli.found import find
 from polyrank.config import from_mapping, load_yaml
 from polyrank.data.candidates import read_candidates
+from polyrank.data.examples import parse_example
 from polyrank.data.loading import load_records
 from polyrank.data.scoring_inputs import read_scoring_inputs
 from polyrank.evaluation.report import RESULT, read_report
@@ -37,9 +41,13 @@ from polyrank.models.static.distilled import distil_static, static_from_file
 from polyrank.pretraining.corpus.convert import convert
 from polyrank.pretraining.corpus.store import Corpus
 from polyrank.pretraining.tables import open_tables
+from polyrank.records import Example
+from polyrank.retrieval.bulk.encode import encode_part
 from polyrank.retrieval.filters import parse_filter
 from polyrank.retrieval.index import Index
 from polyrank.training.config import TrainingConfig
+from polyrank.training.run import train
+from polyrank.training.teaching.labelling import label
 from tiny_encoders import load_variant
 from true_formats import BEIR, FIXTURES, lines
 
@@ -52,6 +60,8 @@ class Reader:
     files: dict[str, bytes]
     read: Callable[[Path], object]
     """Takes the folder, and raises InputError where it cannot be read."""
+    one_in: int = 1
+    """How many cases of others stand for one of this, which takes longer."""
 
 
 def write(reader: Reader, folder: Path, damaged: Mapping[str, bytes] | None = None) -> None:
@@ -130,6 +140,15 @@ COMPARISON = {
             "latency": [{"num_candidates": 100, "milliseconds": 3.5}],
         }
     ],
+}
+
+
+TRAINED = {
+    "provenance": {"base": "base", "train": "a.jsonl", "polyrank": "0.1", "seed": 1},
+    "steps": 5,
+    "seconds": 12.5,
+    "figures": {"mrr": 0.5},
+    "training": {"seed": 1},
 }
 
 
@@ -217,10 +236,52 @@ def model(folder: Path) -> object:
 
 
 def index(folder: Path) -> object:
-    """An index with its model, and the best of its candidates."""
+    """An index with its model, and the best of its candidates; then whether all of it is whole."""
     with Index.open(folder / "saved", device="cpu") as found:
+        hits = found.search(["a", "b"], top_k=3)
         found.verify()
-        return found.search(["a", "b"], top_k=3)
+        return hits
+
+
+def graph(folder: Path) -> object:
+    """An index with a structure for approximate search, and the best of its candidates."""
+    with Index.open(folder / "saved", HashModel(dimension=16)) as found:
+        hits = found.search(["a", "b"], top_k=3)
+        found.verify()
+        return hits
+
+
+def parts(folder: Path) -> object:
+    """An index of encoded parts."""
+    found: Any = HashModel()
+    return Index.assemble(found, folder / "saved", folder / "made").close()
+
+
+def told(folder: Path) -> object:
+    """What `polyrank info` tells."""
+    return json.dumps(asdict(find(folder / "saved")), default=str)
+
+
+def kept_labels(teacher: Any) -> Callable[[Path], object]:
+    """The labels of a teacher that are kept in a file, or new ones."""
+    examples = list(map(parse_example, EXAMPLES))
+    return lambda folder: label(teacher, examples, store=folder / "saved")
+
+
+def unfinished_training(encoder: Path) -> Callable[[Path], object]:
+    """A training run that is interrupted after its fourth step."""
+
+    def run(folder: Path, stop: str = "") -> object:
+        def say(words: str) -> None:
+            if stop and words.startswith(stop):
+                raise KeyboardInterrupt
+
+        config = TrainingConfig(batch_size=2, max_steps=4, evaluations=2)
+        examples = [Example(context=f"what is {n}", response=f"it is {n}") for n in range(8)]
+        found: Any = load_variant("bi", encoder)
+        return train(found, examples, folder / "saved", config, say=say)
+
+    return run
 
 
 def imported(folder: Path) -> object:
@@ -247,13 +308,17 @@ def saved(save: Callable[[Path], object]) -> dict[str, bytes]:
         return contents(Path(temporary))
 
 
-def folder_readers(encoder: Path) -> list[Reader]:
+def folder_readers(encoder: Path, exports: Sequence[str]) -> list[Reader]:
     """What reads the folders that polyrank and sentence-transformers save.
 
     Args:
         encoder: The folder of a tiny BERT.
+        exports: The formats that a model is exported to as well.
     """
     bi: Any = load_variant("bi", encoder)
+    labels = kept_labels(load_variant("cross", encoder))
+    training = unfinished_training(encoder)
+    extra = {"training.json": json.dumps(TRAINED)}
     static = distil_static(encoder, device="cpu")
     candidates = [(str(n), f"text {n}", {"year": 2000 + n, "lang": "en"}) for n in range(9)]
     build = partial(Index.build, bi, candidates, storage="int8")
@@ -279,7 +344,54 @@ def folder_readers(encoder: Path) -> list[Reader]:
         Reader("index", saved(lambda folder: build(folder).close()), index),
         Reader("corpus", saved(partial(convert_texts, jsonl(CONVERSATIONS))), corpus),
         Reader("tables", saved(with_tables), tables),
+        Reader("graph", saved(build_graph), graph),
+        Reader("parts", saved(encode_parts), parts),
+        *(Reader(to, saved(partial(export, bi, to=to)), model) for to in exports),
+        Reader("labels", saved(lambda folder: labels(folder.parent)), labels),
+        Reader("unfinished training", cut_short(training), training, one_in=20),
+        *(
+            Reader(f"info of {name}", saved(save), told)
+            for name, save in {
+                "a model": lambda folder: bi.save_pretrained(folder, extra=extra),
+                "an index": lambda folder: build(folder).close(),
+                "a corpus": partial(convert_texts, jsonl(CONVERSATIONS)),
+                "parts": encode_parts,
+                "an export": lambda folder: export(bi, folder, TO),
+                "a comparison": partial(write_files, {RESULT: json.dumps(COMPARISON)}),
+            }.items()
+        ),
     ]
+
+
+def write_files(texts: Mapping[str, str], folder: Path) -> None:
+    """Write texts to a new folder, by their names."""
+    folder.mkdir()
+    for name, text in texts.items():
+        (folder / name).write_text(text, encoding="utf-8")
+
+
+def cut_short(training: Callable[..., object]) -> dict[str, bytes]:
+    """The files that a training run leaves when it is interrupted."""
+    with TemporaryDirectory() as temporary:
+        with suppress(KeyboardInterrupt):
+            training(Path(temporary), "step 3")
+        return contents(Path(temporary))
+
+
+def build_graph(folder: Path) -> None:
+    """Build an index with a structure for approximate search."""
+    candidates = [(str(number), f"text {number}") for number in range(1024)]
+    found: Any = HashModel(dimension=16)
+    Index.build(found, candidates, folder, backend="hnsw").close()
+
+
+def encode_parts(folder: Path) -> None:
+    """Encode candidates in two parts."""
+    source = folder.with_name("candidates.jsonl")
+    source.write_bytes(jsonl([{"id": str(n), "text": f"text {n}"} for n in range(9)]))
+    found: Any = HashModel()
+    for number in range(2):
+        encode_part(found, source, folder, 2, number)
 
 
 def with_tables(folder: Path) -> None:
@@ -315,6 +427,7 @@ def convert_texts(data: bytes, folder: Path) -> None:
 
 
 TO = "sentence-transformers"
+EXPORTS = ("onnx", "openvino")
 CHECKPOINTS = Path(__file__).parent.parent / "interop" / "parlai" / "checkpoints"
 VECTORS = b"5 3\nfile 0.1 0.2 -0.3\ndisk 1 0 0\nkernel 0.5 0.5 1e-3\nwifi 0 1 0\nsound 1 1 1\n"
 READERS = [

@@ -71,6 +71,8 @@ FILES = {
     "width of another script": ("word vectors", "a.vec", "5 ²\nfile 1 2 3\n"),
     "nested settings": ("settings", "train.yaml", "epochs: " + "[" * 60_000),
     "many settings": ("settings", "train.yaml", "epochs: 3\n" * 100_000),
+    "line with a long number": ("parlai dialogue.txt", "dialogue.txt", f"{HUGE} hello\thi\n"),
+    "long grade": ("beir", "qrels/test.tsv", lambda data: f"{data.decode()}q3\td1\t{HUGE}\n"),
     "setting of 400 digits": ("settings", "train.yaml", "learning_rate: " + "1" * 400),
 }
 FOLDERS = {
@@ -79,6 +81,22 @@ FOLDERS = {
     "ids": ("bi", "saved/backbone/tokenizer.json", id_beyond),
     "nested description": ("bi", "saved/backbone/config.json", '{"a": ' + NESTED),
     "kind is a list": ("bi", "saved/backbone/config.json", changed(model_type=["bert"])),
+    "endless layers": ("bi", "saved/backbone/config.json", changed(num_hidden_layers=1 << 31)),
+    "endless layers of another": (
+        "reranker",
+        "0_Transformer/config.json",
+        changed(num_hidden_layers=1 << 31),
+    ),
+    "endless labels": ("reranker", "2_Dense/config.json", changed(out_features=1 << 31)),
+    "ids, read once": ("cross-interaction", "saved/backbone/tokenizer.json", id_beyond),
+    "labels": ("labels", "saved", '{"context": '),
+    "whose labels": ("labels", "saved.teacher.json", NESTED),
+    "models are a number": ("info of a comparison", "saved/comparison.json", changed(models=5)),
+    "record of training": (
+        "info of a model",
+        "saved/training.json",
+        changed(provenance=["a"]),
+    ),
     "size is a text": ("static", "saved/backbone/config.json", changed(vocab_size="a")),
     "length is a list": (
         "sentence-transformers",
@@ -95,7 +113,7 @@ FOLDERS = {
 
 @pytest.fixture(scope="module")
 def folders(bert):
-    return {reader.name: reader for reader in folder_readers(bert)}
+    return {reader.name: reader for reader in folder_readers(bert, ())}
 
 
 @pytest.mark.parametrize("found", FILES)

@@ -14,8 +14,8 @@ import random
 import numpy as np
 import pytest
 import torch
-from hash_model import HashModel
 
+from hash_model import HashModel
 from polyrank.errors import DataError, ModelError, UsageError
 from polyrank.records import Candidate
 from polyrank.retrieval.filters import evaluate, holds, parse_filter

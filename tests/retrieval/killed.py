@@ -15,8 +15,8 @@ import sys
 from pathlib import Path
 
 import torch
-from hash_model import HashModel, numbered
 
+from hash_model import HashModel, numbered
 from polyrank import storage, tables
 from polyrank.retrieval.index import Index
 from polyrank.retrieval.store import arrays, vectors

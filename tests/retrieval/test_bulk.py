@@ -8,10 +8,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hash_model import HashModel, contents, numbered, unflushed
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hash_model import HashModel, contents, numbered, unflushed
 from polyrank import jobs
 from polyrank.errors import DataError, IndexFolderError, UsageError
 from polyrank.retrieval.bulk import assemble as assemble_module

@@ -3,10 +3,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hash_model import HashModel, contents, numbered, pairs, unflushed
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from hash_model import HashModel, contents, numbered, pairs, unflushed
 from polyrank.errors import DataError, IndexFolderError, UsageError
 from polyrank.records import Candidate
 from polyrank.retrieval.index import Index

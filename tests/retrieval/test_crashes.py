@@ -6,8 +6,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from hash_model import HashModel, contents, numbered, pairs
 
+from hash_model import HashModel, contents, numbered, pairs
 from polyrank import storage, tables
 from polyrank.errors import StorageError
 from polyrank.retrieval.index import Index

@@ -1,8 +1,8 @@
 import shutil
 
 import pytest
-from hash_model import HashModel, contents, numbered
 
+from hash_model import HashModel, contents, numbered
 from polyrank.errors import IndexFolderError
 from polyrank.retrieval.index import Index
 from polyrank.retrieval.store.manifest import ShardLayout

@@ -2,9 +2,9 @@ import json
 import shutil
 
 import pytest
-from hash_model import HashModel, contents
 from test_bulk import write
 
+from hash_model import HashModel, contents
 from polyrank.cli.main import commands, run
 from polyrank.models import checkpoint
 from polyrank.retrieval.bulk import workers

@@ -5,10 +5,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 from engine_contract import matches
-from hash_model import HashModel, pairs, unflushed
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from hash_model import HashModel, pairs, unflushed
 from polyrank.errors import UsageError
 from polyrank.records import Candidate
 from polyrank.retrieval.filters import (

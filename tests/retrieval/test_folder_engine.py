@@ -2,8 +2,8 @@ import threading
 
 import pytest
 from engine_contract import EngineContract
-from hash_model import HashModel, numbered
 
+from hash_model import HashModel, numbered
 from polyrank.errors import IndexFolderError, UsageError
 from polyrank.retrieval import folder_engine
 from polyrank.retrieval.folder_engine import FolderEngine, give_structure

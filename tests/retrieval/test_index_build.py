@@ -12,10 +12,10 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
-from hash_model import HashModel, contents, numbered, pairs
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from hash_model import HashModel, contents, numbered, pairs
 from polyrank.errors import DataError, ModelError, StorageError, UsageError
 from polyrank.records import Candidate
 from polyrank.retrieval.index import Index

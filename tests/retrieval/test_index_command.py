@@ -1,8 +1,8 @@
 import json
 
 import pytest
-from hash_model import HashModel, contents
 
+from hash_model import HashModel, contents
 from polyrank.cli.main import commands, run
 from polyrank.models import checkpoint
 from polyrank.retrieval import model_record

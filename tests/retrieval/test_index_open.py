@@ -5,8 +5,8 @@ import subprocess
 import sys
 
 import pytest
-from hash_model import HashModel, numbered
 
+from hash_model import HashModel, numbered
 from polyrank.errors import IndexFolderError, UsageError
 from polyrank.retrieval import model_record
 from polyrank.retrieval.index import Index

@@ -1,10 +1,10 @@
 import json
 
 import pytest
-from hash_model import HashModel, contents
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from hash_model import HashModel, contents
 from polyrank.errors import DataError
 from polyrank.records import Candidate
 from polyrank.retrieval.index import Index

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import torch
 from engine_contract import CONTEXTS, require_equal, some, truth
-from hash_model import HashModel
 
+from hash_model import HashModel
 from polyrank.errors import DataError, IndexFolderError, ModelError, StorageError, UsageError
 from polyrank.records import Candidate
 from polyrank.retrieval.filters import Comparison

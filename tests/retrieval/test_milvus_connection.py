@@ -10,8 +10,8 @@ from concurrent import futures
 from contextlib import closing, contextmanager
 
 import pytest
-from hash_model import HashModel
 
+from hash_model import HashModel
 from milvus_proxy import Proxy
 from polyrank.errors import IndexFolderError, MissingExtraError, StorageError, UsageError
 from polyrank.records import Candidate

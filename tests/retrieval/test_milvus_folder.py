@@ -3,8 +3,8 @@
 import json
 
 import pytest
-from hash_model import HashModel
 
+from hash_model import HashModel
 from polyrank.errors import DataError, IndexFolderError, UsageError
 from polyrank.retrieval import model_record
 from polyrank.retrieval.index import Index

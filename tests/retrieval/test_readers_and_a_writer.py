@@ -3,7 +3,6 @@ import subprocess
 import sys
 
 from hash_model import HashModel, unflushed
-
 from polyrank.records import Candidate
 from polyrank.retrieval.index import Index
 from polyrank.retrieval.store import cache as cache_module

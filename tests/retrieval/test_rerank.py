@@ -3,8 +3,8 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from hash_model import HashModel, brute_force
 
+from hash_model import HashModel, brute_force
 from polyrank.errors import ModelError, UsageError
 from polyrank.records import Candidate, Hit
 from polyrank.retrieval.engine import Found, SearchReport, SearchResults

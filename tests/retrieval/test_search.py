@@ -4,10 +4,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from hash_model import HashModel, brute_force, numbered
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from hash_model import HashModel, brute_force, numbered
 from polyrank.errors import ModelError, UsageError
 from polyrank.retrieval.index import Index
 from polyrank.retrieval.search import exact as exact_module

@@ -4,11 +4,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from hash_model import HashModel, numbered, unflushed
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
+from hash_model import HashModel, numbered, unflushed
 from polyrank.errors import ModelError, UsageError
 from polyrank.retrieval.index import Index
 from polyrank.retrieval.store.manifest import ShardLayout

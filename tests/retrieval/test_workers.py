@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 import torch
-from hash_model import HashModel, contents
 from test_bulk import SMALL, encode_all, rows, write
 
+from hash_model import HashModel, contents
 from polyrank import progress
 from polyrank.errors import DataError, PolyrankError, UsageError
 from polyrank.retrieval.bulk import workers as workers_module

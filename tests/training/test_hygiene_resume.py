@@ -16,6 +16,7 @@ from polyrank.training import trainer as trainer_module
 from polyrank.training.config import TrainingConfig
 from polyrank.training.objectives.registry import ObjectiveConfig
 from polyrank.training.run import last_checkpoint, train
+from polyrank.training.trainer import CHECKSUMS, checksums_of
 
 WORDS = ["file", "disk", "kernel", "driver", "wifi", "sound", "screen", "index", "list", "sort"]
 
@@ -115,8 +116,10 @@ def test_a_half_written_checkpoint_is_passed_over(tmp_path):
     whole, half, cut = (tmp_path / f"checkpoint-{number}" for number in (2, 4, 6))
     for folder in (whole, half, cut):
         folder.mkdir()
-    (whole / "trainer_state.json").write_text('{"global_step": 2}')
-    (cut / "trainer_state.json").write_text('{"global_st')
+        (folder / "model.safetensors").write_bytes(b"weights")
+    for folder in (whole, cut):
+        (folder / CHECKSUMS).write_text(json.dumps(checksums_of(folder)))
+    (cut / CHECKSUMS).write_text('{"model.safe')
     assert last_checkpoint(tmp_path) == whole
     shutil.rmtree(whole)
     assert last_checkpoint(tmp_path) is None

@@ -130,6 +130,27 @@ def test_a_resumed_run_equals_an_uninterrupted_one(kind, bert, tmp_path):
     assert equal_weights(whole, resumed)
 
 
+@pytest.mark.parametrize("file", ["scheduler.pt", "model.safetensors", "trainer_state.json"])
+def test_a_damaged_checkpoint_is_passed_over(file, bert, tmp_path):
+    whole = fresh("bi", bert)
+    train(whole, examples(), tmp_path / "whole", CONFIG)
+
+    def stop(words):
+        if words.startswith("step 5/"):
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        train(fresh("bi", bert), examples(), tmp_path / "cut", CONFIG, say=stop)
+    damaged = tmp_path / ".cut.training" / "checkpoint-4" / file
+    data = bytearray(damaged.read_bytes())
+    data[len(data) // 2] ^= 1
+    damaged.write_bytes(data)
+    said, resumed = [], fresh("bi", bert)
+    train(resumed, examples(), tmp_path / "cut", CONFIG, say=said.append)
+    assert said[0] == "Resuming after step 2 of 6."
+    assert equal_weights(whole, resumed)
+
+
 def test_a_killed_run_resumes_where_it_was(bert, tmp_path):
     whole = fresh("bi", bert)
     train(whole, examples(), tmp_path / "whole", CONFIG)

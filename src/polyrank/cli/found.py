@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from polyrank.errors import PolyrankError
+from polyrank.errors import DataError, PolyrankError
 from polyrank.export_targets import EXPORTED
 from polyrank.jobs import UNFINISHED, is_work, work_beside
 from polyrank.models.config import NAMES
@@ -63,7 +63,14 @@ def find(path: Path) -> Finding:
         data,
     )
     for kind in kinds:
-        if (found := kind(path)) is not None:
+        try:
+            found = kind(path)
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            raise DataError(
+                f"What describes {path} is damaged: {type(error).__name__}: {error}.",
+                "Make it again, or download it again.",
+            ) from error
+        if found is not None:
             return found
     return Finding(kind="unknown", words=NOTHING + seems(path))
 

@@ -19,9 +19,10 @@ from typing import Any, Literal, NamedTuple, get_args
 import torch
 from torch import Tensor, nn
 
-from polyrank.errors import ModelError, UsageError, nearest
+from polyrank.errors import ModelError, UsageError, nearest, shortened
 from polyrank.models.bert import ROBERTAS, VARIANT, Bert, read_config
 from polyrank.models.config import NewEncoderConfig
+from polyrank.models.description import read_description, shapes_in
 from polyrank.models.source import faults_named, remedy_without_model
 from polyrank.storage import read_object
 from polyrank.tokens.batching import Batch
@@ -38,6 +39,16 @@ WeightsDtype = Literal["float32", "bfloat16", "auto"]
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 KEPT = (torch.bfloat16, torch.float16)
 """The dtypes of weights that are kept to save memory, for inference alone."""
+
+WIDTHS = (
+    *("hidden_size", "dim", "d_model", "embedding_size", "intermediate_size", "hidden_dim"),
+    *("ffn_dim", "vocab_size", "type_vocab_size", "max_position_embeddings"),
+)
+"""Settings of encoders that are a size of some tensor."""
+DEPTHS = ("num_hidden_layers", "n_layers", "num_layers")
+"""Settings of encoders that say how many layers there are."""
+MOST_LAYERS = 1000
+"""Of an encoder whose weights are elsewhere."""
 
 
 class Backbone(nn.Module):
@@ -71,14 +82,8 @@ class Backbone(nn.Module):
         inputs["attention_mask"] = batch.get("attention_mask")
         if self.has_segments and "token_type_ids" in batch:
             inputs["token_type_ids"] = batch["token_type_ids"]
-        try:
+        with known_ids(batch["input_ids"]):
             result: Tensor = self.encoder(**inputs).last_hidden_state
-        except IndexError as error:
-            raise ModelError(
-                f"The tokeniser gives ids up to {int(batch['input_ids'].max())}, for which the "
-                "encoder has no embedding.",
-                "The folder mixes files of two models; download it again.",
-            ) from error
         return result
 
     @torch.no_grad()
@@ -90,6 +95,19 @@ class Backbone(nn.Module):
         ids = torch.randint(size, (8, 16), generator=generator)
         outputs = self({"input_ids": ids.to(next(self.parameters()).device)})
         return float(outputs.norm(dim=-1).mean())
+
+
+@contextlib.contextmanager
+def known_ids(ids: Tensor) -> Iterator[None]:
+    """Raise ModelError where an encoder has no embedding for one of these ids."""
+    try:
+        yield
+    except IndexError as error:
+        raise ModelError(
+            f"The tokeniser gives ids up to {int(ids.max())}, for which the encoder has no "
+            "embedding.",
+            "The folder mixes files of two models; download it again.",
+        ) from error
 
 
 class Tower(NamedTuple):
@@ -164,6 +182,7 @@ def load_encoder(folder: Path, weights_dtype: str = "float32") -> nn.Module:
         "AutoModel.from_pretrained(NAME).save_pretrained(FOLDER), and AutoTokenizer likewise.",
     ):
         config = AutoConfig.from_pretrained(folder, trust_remote_code=False)
+        require_sizes(config, folder)
         model_class: Any = AutoModel._model_mapping[type(config)]
         with quiet():
             encoder, report = AutoModel.from_pretrained(
@@ -215,6 +234,32 @@ def require_text_encoder(folder: Path) -> None:
         )
 
 
+def require_sizes(config: Any, folder: Path) -> None:
+    """Raise ModelError for an encoder that is larger than its weights, before it is built.
+
+    They lie in its folder, or in the one above it for the encoder of a saved model. Those of a
+    model with adapters lie in its base; then only the number of layers is limited.
+    """
+    files = list(folder.glob("*.safetensors"))
+    if not files and (described := read_description(folder.parent)) and not described.adapters:
+        files = list(folder.parent.glob("*.safetensors"))
+    shapes = {name: shape for file in files for name, shape in shapes_in(file).items()}
+    most = dict.fromkeys(DEPTHS, len(shapes) or MOST_LAYERS)
+    if shapes:
+        sizes = [size for shape in shapes.values() for size in shape]
+        most |= dict.fromkeys(WIDTHS, max(sizes, default=0))
+    if not any("position" in name for name in shapes):
+        most.pop("max_position_embeddings", None)
+    for name, bound in most.items():
+        size = getattr(config, name, None)
+        if isinstance(size, int) and size > bound:
+            raise ModelError(
+                f"The encoder's description in {folder} has {name} = {shortened(str(size))}, which "
+                "is more than its weights can fill.",
+                "The folder mixes files of two models or is damaged; download it again.",
+            )
+
+
 def build_encoder(
     folder: Path, *, trainable: bool = True, dtype: torch.dtype = torch.float32
 ) -> nn.Module:
@@ -225,6 +270,7 @@ def build_encoder(
     does not have is always our own.
     """
     described = read_config(folder)
+    require_sizes(described, folder)
     is_kept = dtype in KEPT
     if described is not None and (not trainable or described.model_type == VARIANT):
         with torch.device("meta") if is_kept or not trainable else contextlib.nullcontext():
@@ -236,6 +282,7 @@ def build_encoder(
         "Save the model again, or download the folder again.",
     ):
         config = AutoConfig.from_pretrained(folder, trust_remote_code=False)
+        require_sizes(config, folder)
         model_class: Any = AutoModel._model_mapping[type(config)]
         with without_weights() if is_kept else contextlib.nullcontext():
             encoder = AutoModel.from_config(

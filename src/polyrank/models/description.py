@@ -137,6 +137,17 @@ def fingerprint_of(path: Path) -> str:
         ) from error
 
 
+def shapes_in(file: Path) -> dict[str, list[int]]:
+    """The shapes of the tensors in a file of safetensors; none where it cannot be read."""
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        with safe_open(file, framework="numpy") as tensors:
+            return {name: tensors.get_slice(name).get_shape() for name in tensors.keys()}  # noqa: SIM118
+    except (OSError, SafetensorError):
+        return {}
+
+
 def half_floats(path: Path) -> dict[str, Callable[[], Any]]:
     """What reads each tensor of 16 bits in a file of safetensors, as float32.
 

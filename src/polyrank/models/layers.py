@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from polyrank.errors import UsageError
-from polyrank.models.backbone import Backbone
+from polyrank.models.backbone import Backbone, known_ids
 from polyrank.models.bert import BERTS
 
 MODERN = ("modernbert",)
@@ -88,11 +88,12 @@ class BertLayers(EncoderLayers):
     def embedded(self, ids: Tensor, places: Tensor, segments: Tensor) -> Tensor:
         """The sum of three vectors, normalised; ELECTRA's small ones are projected."""
         types = self.encoder.config.type_vocab_size
-        vectors: Tensor = self.encoder.embeddings(
-            input_ids=ids[None],
-            position_ids=(places + self.first_place)[None],
-            token_type_ids=segments.clamp(max=types - 1)[None],
-        )[0]
+        with known_ids(ids):
+            vectors: Tensor = self.encoder.embeddings(
+                input_ids=ids[None],
+                position_ids=(places + self.first_place)[None],
+                token_type_ids=segments.clamp(max=types - 1)[None],
+            )[0]
         project = getattr(self.encoder, "embeddings_project", None)
         return vectors if project is None else project(vectors)
 
@@ -119,7 +120,8 @@ class ModernBertLayers(EncoderLayers):
 
     def embedded(self, ids: Tensor, places: Tensor, segments: Tensor) -> Tensor:
         """The vectors of the tokens alone, normalised."""
-        vectors: Tensor = self.encoder.embeddings(input_ids=ids[None])[0]
+        with known_ids(ids):
+            vectors: Tensor = self.encoder.embeddings(input_ids=ids[None])[0]
         return vectors
 
     def heads(self, layer: Any, hidden: Tensor, places: Tensor) -> Heads:

@@ -24,7 +24,6 @@ from transformers import TrainerCallback
 from polyrank.data.loading import Data
 from polyrank.errors import UsageError
 from polyrank.jobs import Job, differences, working
-from polyrank.json_text import parse_json
 from polyrank.models.base import Model
 from polyrank.models.description import DESCRIPTION
 from polyrank.progress import Say, bar, print_line, silent
@@ -43,9 +42,7 @@ from polyrank.training.objectives.objective import Evaluation
 from polyrank.training.objectives.registry import ObjectiveConfig, Setup, build
 from polyrank.training.pretraining.corpora import CorpusPairs
 from polyrank.training.result import UNKNOWN, Run, TrainingResult, summarise
-from polyrank.training.trainer import RankingTrainer, training_arguments
-
-STATE = "trainer_state.json"
+from polyrank.training.trainer import RankingTrainer, is_whole, training_arguments
 
 
 def train(
@@ -263,18 +260,10 @@ def resuming(job: Job, restart: bool) -> Iterator[Path | None]:
 
 
 def last_checkpoint(folder: Path) -> Path | None:
-    """The newest whole checkpoint: its state is written last, and can be read."""
+    """The newest checkpoint that is whole."""
     return max(filter(is_whole, folder.glob("checkpoint-*")), key=step_of, default=None)
 
 
 def step_of(checkpoint: Path) -> int:
     """The number of steps after which a checkpoint was written."""
     return int(checkpoint.name.rpartition("-")[2])
-
-
-def is_whole(checkpoint: Path) -> bool:
-    """Whether a checkpoint was written to its end."""
-    try:
-        return isinstance(parse_json((checkpoint / STATE).read_text(encoding="utf-8")), dict)
-    except (OSError, ValueError):
-        return False

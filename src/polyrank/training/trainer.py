@@ -5,6 +5,7 @@ Knows how the loop runs and when it must stop; knows nothing of the output or th
 
 from __future__ import annotations
 
+import json
 import math
 import os
 import shutil
@@ -22,7 +23,7 @@ from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
 
 from polyrank.errors import StorageError, TrainingError
 from polyrank.models.base import Model
-from polyrank.storage import storage_errors
+from polyrank.storage import read_object, sha256_of, storage_errors
 from polyrank.training import processes
 from polyrank.training.batches import TrainingSet
 from polyrank.training.config import TrainingConfig
@@ -34,6 +35,8 @@ from polyrank.training.optimisers import PlateauSchedule, build_optimiser, build
 from polyrank.training.step import gradient_step, precision_of
 
 Figures = dict[str, float]
+CHECKSUMS = "checksums.json"
+"""The file of a checkpoint that is written last."""
 PROBE = 1 << 20
 """Bytes."""
 
@@ -245,6 +248,9 @@ class RankingTrainer(Trainer):
         try:
             with storage_errors(folder):
                 super()._save_checkpoint(model, trial)
+                if self.args.should_save:
+                    text = json.dumps(checksums_of(folder), indent=2) + "\n"
+                    (folder / CHECKSUMS).write_text(text, encoding="utf-8")
         except (StorageError, SafetensorError, RuntimeError) as error:
             reason = error.problem if isinstance(error, StorageError) else refusal(folder)
             shutil.rmtree(folder, ignore_errors=True)
@@ -273,6 +279,21 @@ class RankingTrainer(Trainer):
         weights = self.model.state_dict() if state_dict is None else state_dict
         weights = {name: one for name, one in weights.items() if name not in self.frozen}
         save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
+
+
+def checksums_of(checkpoint: Path) -> dict[str, str]:
+    """The SHA-256 of each file of a checkpoint, by its name."""
+    files = (file for file in sorted(checkpoint.iterdir()) if file.name != CHECKSUMS)
+    return {file.name: sha256_of(file) for file in files}
+
+
+def is_whole(checkpoint: Path) -> bool:
+    """Whether a checkpoint was written to its end, and all its files are as they were then."""
+    found = read_object(checkpoint / CHECKSUMS)
+    try:
+        return bool(found) and found == checksums_of(checkpoint)
+    except OSError:
+        return False
 
 
 def refusal(folder: Path) -> str | None:

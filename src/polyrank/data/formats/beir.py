@@ -5,6 +5,7 @@ Each of the files may be compressed.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from polyrank.records import Candidate, RetrievalSet
 CORPUS, QUERIES, QRELS = "corpus.jsonl", "queries.jsonl", "qrels"
 USUAL = ("test", "dev", "validation", "train")
 """The splits to evaluate on, preferred first; the last is the one to train on."""
+GRADE = re.compile(r"-?\d{1,18}")
 
 
 def read(source: Source) -> RetrievalSet:
@@ -124,7 +126,7 @@ def read_judgements(
                 f"The {what} {name!r} is not in {where}.",
                 "Remove the judgement; if the other file is incomplete, download it again.",
             )
-        if not grade.strip().removeprefix("-").isdecimal():
+        if not GRADE.fullmatch(grade.strip()):
             raise blame(
                 f"The score {grade!r} is not a whole number.",
                 "Write 0 for wrong, and 1 or more for right.",

@@ -24,7 +24,7 @@ from polyrank.data.source import Source
 from polyrank.records import Example
 
 FIELD_REMEDY = "Write a line like: text:Hello.\\tlabels:Hi!\\tepisode_done:True"
-NUMBERED = re.compile(r"(\d+) (.*)")
+NUMBERED = re.compile(r"(\d{1,18}) (.*)")
 PERSONAS = ("your persona:", "partner's persona:")
 SILENCE = "__SILENCE__"
 NUMBERED_REMEDY = (

@@ -11,8 +11,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from polyrank.errors import ModelError
+from polyrank.errors import ModelError, shortened
 from polyrank.json_text import parse_json
+from polyrank.models.description import shapes_in
 from polyrank.storage import leaves
 
 PACKAGE = "sentence_transformers."
@@ -299,10 +300,23 @@ def read_dense(place: Path) -> dict[str, Any]:
             "Convert them once: save what SentenceTransformer loads with save_pretrained.",
         )
     return {
-        "dimension": int(described["out_features"]),
+        "dimension": out_features(place, described),
         "bias": bool(described.get("bias", True)),
         "activation": activation,
     }
+
+
+def out_features(place: Path, described: Mapping[str, Any]) -> int:
+    """The width of what a dense layer gives. Raises ModelError where its weights have another."""
+    width = int(described["out_features"])
+    shapes = shapes_in(place / "model.safetensors")
+    if shapes and not any(shape[0] == width for shape in shapes.values() if shape):
+        raise ModelError(
+            f"{place} describes a dense layer with out_features = {shortened(str(width))}, and its "
+            "weights have another width.",
+            "The folder mixes files of two models or is damaged; download it again.",
+        )
+    return width
 
 
 def require_vector(place: Path, described: Mapping[str, Any]) -> None:

@@ -19,6 +19,7 @@ from polyrank.models.bert import ROBERTAS
 from polyrank.models.description import DESCRIPTION
 from polyrank.models.folder import fit_weights, read_tensors
 from polyrank.models.foreign.modules import (
+    out_features,
     read_json,
     read_length,
     read_modules,
@@ -211,7 +212,7 @@ def of_modules(folder: Path) -> Reranker:
     if norm:
         parts.append(Part(places["LayerNorm"], "norm", "norm"))
     labels = labels_of(read_config(encoder))
-    count = int(described[-1]["out_features"])
+    count = out_features(dense[-1], described[-1])
     if len(labels) != count:
         labels = tuple(map(str, range(count)))
     if settings["reduction"] not in ("first", "mean", "max") or (count > 1 and len(dense) == 1):

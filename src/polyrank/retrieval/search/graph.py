@@ -78,7 +78,7 @@ class Graph:
         remedy = "Compact the index to rebuild the structure, or build the index again."
         try:
             index = library.read_index(str(path))
-        except RuntimeError as error:
+        except (RuntimeError, MemoryError) as error:  # damaged sizes may be absurd
             raise IndexFolderError(f"{path} is damaged: faiss cannot read it.", remedy) from error
         if index.ntotal != rows:
             raise IndexFolderError(f"{path} has {index.ntotal} rows instead of {rows}.", remedy)

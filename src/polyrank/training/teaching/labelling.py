@@ -17,13 +17,14 @@ from typing import Any, ClassVar, Generic, TypeVar
 from polyrank.config import to_mapping
 from polyrank.data.answers import folded
 from polyrank.data.examples import example_line, parse_example
+from polyrank.data.files import read_lines
 from polyrank.errors import DataError, UsageError
 from polyrank.jobs import Job, differences, digest_of, read_identity, working
 from polyrank.json_text import parse_json
 from polyrank.models.base import Model
 from polyrank.progress import Say, bar, silent
 from polyrank.records import Example
-from polyrank.storage import write_text
+from polyrank.storage import read_object, write_text
 from polyrank.training.negatives.config import NegativesConfig
 from polyrank.training.negatives.filtering import choose
 from polyrank.training.negatives.methods import Method
@@ -148,8 +149,20 @@ class Labelling(ABC, Generic[T]):
             say(f"{self.kept} are read from {store}.")
         else:
             self.write(job, relabel, block_size, show_progress_bar, say)
-        with open(job.output, encoding="utf-8") as lines:
-            return [self.parse(line) for line in lines]
+        return list(self.read(job.output))
+
+    def read(self, store: Path) -> Iterator[T]:
+        """The records of a store. Raises DataError, with the line, for a damaged one."""
+        for number, line in read_lines(store):
+            try:
+                yield self.parse(line)
+            except (ValueError, KeyError, TypeError, DataError) as error:
+                raise DataError(
+                    "The line holds no labels.",
+                    "Label again with --relabel (in Python: relabel=True).",
+                    path=store,
+                    line=number,
+                ) from error
 
     def job(self, store: Path) -> Job:
         """The job that makes the store."""
@@ -317,7 +330,7 @@ def is_complete(job: Job) -> bool:
             "is missing.",
             "Choose another file for the labels (--labels), or move this one away.",
         )
-    found = parse_json(description.read_text(encoding="utf-8"))
+    found = read_object(description)
     if found != job.plain:
         raise UsageError(
             f"{store} holds labels of {differences(job, {'identity': found})}.",
