@@ -4,7 +4,9 @@ import importlib.util
 import re
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
@@ -18,11 +20,17 @@ def project() -> dict:
     return tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 
 
+def script(name: str) -> ModuleType:
+    """A script as a module."""
+    spec = importlib.util.spec_from_file_location(name, ROOT / "scripts" / f"{name}.py")
+    assert spec is not None
+    found = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(found)
+    return found
+
+
 def test_every_extra_has_a_smoke_test(project):
-    spec = importlib.util.spec_from_file_location("smoke_test", ROOT / "scripts" / "smoke_test.py")
-    smoke_test = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(smoke_test)
-    assert set(smoke_test.EXTRAS) == set(project["project"]["optional-dependencies"])
+    assert set(script("smoke_test").EXTRAS) == set(project["project"]["optional-dependencies"])
 
 
 def test_an_error_about_a_missing_extra_names_one_that_exists(project):
@@ -72,6 +80,18 @@ def test_the_licence_of_every_package_that_is_installed_is_listed(project):
 
 def normal(name: str) -> str:
     return re.sub(r"[-_.]+", "-", name).lower()
+
+
+@pytest.mark.skipif(not (ROOT / ".git").exists(), reason="git says what belongs to the package")
+def test_the_wheel_has_every_file_of_the_package_and_nothing_else(tmp_path):
+    line = [sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory"]
+    subprocess.run([*line, tmp_path], cwd=ROOT, check=True, capture_output=True)
+    (wheel,) = tmp_path.glob("*.whl")
+    script("check_release").check_contents(wheel)
+    with zipfile.ZipFile(wheel) as archive:
+        beside = {name.partition("/")[2] for name in archive.namelist() if ".dist-info/" in name}
+    expected = {"METADATA", "WHEEL", "RECORD", "entry_points.txt", "licenses/LICENSE"}
+    assert beside == expected
 
 
 def test_the_page_is_a_part_of_the_package(project):
