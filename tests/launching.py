@@ -17,3 +17,15 @@ def launch(*arguments):
         check=False,
         timeout=240,
     )
+
+
+def started(arguments, environment=None, **options):
+    """The command in a process of its own; a variable that is None is not there."""
+    everything = {**os.environ, "OMP_NUM_THREADS": "1", **(environment or {})}
+    return subprocess.Popen(
+        [sys.executable, "-m", "polyrank", *map(os.fsencode, map(str, arguments))],
+        env={name: value for name, value in everything.items() if value is not None},
+        stdout=options.pop("stdout", subprocess.PIPE),
+        stderr=subprocess.PIPE,
+        **options,
+    )

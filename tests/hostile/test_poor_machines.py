@@ -13,6 +13,7 @@ import time
 import pytest
 from mounting import ALONE, may_mount
 
+from launching import started
 from polyrank.cli.main import commands, run
 from polyrank.errors import DataError
 from polyrank.models.bi_encoder import BiEncoder
@@ -31,18 +32,6 @@ def folder(bert, tmp_path_factory):
     pairs = [{"context": f"what is {n}", "response": f"it is {n}"} for n in range(64)]
     (made / "pairs.jsonl").write_text("".join(json.dumps(pair) + "\n" for pair in pairs))
     return made
-
-
-def started(arguments, environment=None, **options):
-    """The command in a process of its own; a variable that is None is not there."""
-    everything = {**os.environ, "OMP_NUM_THREADS": "1", **(environment or {})}
-    return subprocess.Popen(
-        [sys.executable, "-m", "polyrank", *map(str, arguments)],
-        env={name: value for name, value in everything.items() if value is not None},
-        stdout=options.pop("stdout", subprocess.PIPE),
-        stderr=subprocess.PIPE,
-        **options,
-    )
 
 
 def ended(process):
@@ -101,8 +90,8 @@ def test_a_device_is_never_replaced(folder, tmp_path):
     assert pipe.is_fifo()
 
 
-@pytest.mark.parametrize("often", [1, 2])
-def test_interrupted_once_or_twice_it_says_how_to_resume(often, folder, bert, tmp_path):
+@pytest.mark.parametrize("second", ["never", "at once", "when it has said so"])
+def test_interrupted_once_or_twice_it_says_how_to_resume(second, folder, bert, tmp_path):
     output = tmp_path / "model"
     heard = lambda: signal.signal(signal.SIGINT, signal.SIG_DFL)  # noqa: E731 - a shell may ignore it
     process = started(training(folder, output, bert, steps=100_000), preexec_fn=heard)
@@ -110,12 +99,17 @@ def test_interrupted_once_or_twice_it_says_how_to_resume(often, folder, bert, tm
     for line in process.stdout:
         if line.startswith(b"Training"):
             break
-    for _ in range(often):
-        process.send_signal(signal.SIGINT)
+    process.send_signal(signal.SIGINT)
+    said = b""
+    if second == "at once":
         time.sleep(0.05)
+    while second == "when it has said so" and b"resume" not in said:
+        said += process.stderr.readline()
+    if second != "never":
+        process.send_signal(signal.SIGINT)
     code, told = ended(process)
     assert code in (130, -signal.SIGINT)
-    assert "run the same command again to resume" in told
+    assert "run the same command again to resume" in said.decode() + told
     assert not output.exists()
 
 

@@ -3,10 +3,10 @@
 import json
 import os
 import subprocess
-import sys
 
 import pytest
 
+from launching import started
 from polyrank.models.bi_encoder import BiEncoder
 from polyrank.retrieval.index import Index
 from tiny_encoders import load_variant
@@ -26,12 +26,9 @@ def saved(bert, tmp_path_factory):
 
 def polyrank(*arguments, **environment):
     """The command in a process of its own, with strict UTF-8 or what the environment says."""
-    return subprocess.run(
-        [sys.executable, "-m", "polyrank", *map(os.fsencode, map(str, arguments))],
-        capture_output=True,
-        check=False,
-        env={**os.environ, "PYTHONUTF8": "1", **environment},
-    )
+    process = started(arguments, {"PYTHONUTF8": "1", **environment})
+    out, told = process.communicate(timeout=120)
+    return subprocess.CompletedProcess(arguments, process.returncode, out, told)
 
 
 def write(path, *records):

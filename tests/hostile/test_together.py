@@ -9,6 +9,7 @@ import textwrap
 
 import pytest
 
+from launching import started
 from polyrank.cli.main import commands, run
 from polyrank.models.checkpoint import load_model
 from polyrank.models.poly_encoder import PolyEncoder
@@ -81,23 +82,13 @@ def test_workers_search_while_a_writer_writes(method, bert, tmp_path):
 TRAIN = "train --arch bi --base {bert} --train pairs.jsonl --max-steps 9999 --output made"
 
 
-def polyrank(line, folder):
-    return subprocess.Popen(
-        [sys.executable, "-m", "polyrank", *line.split()],
-        cwd=folder,
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-    )
-
-
 def test_of_two_trainings_of_one_output_the_second_is_refused(bert, tmp_path, monkeypatch):
     pairs = [{"context": f"what is {n}", "response": f"it is {n}"} for n in range(64)]
     (tmp_path / "pairs.jsonl").write_text("".join(json.dumps(pair) + "\n" for pair in pairs))
     line = TRAIN.format(bert=bert)
-    first = polyrank(line, tmp_path)
+    first = started(line.split(), cwd=tmp_path)
     assert any(words.startswith(b"Training") for words in first.stdout)
-    second = polyrank(line, tmp_path)
+    second = started(line.split(), cwd=tmp_path)
     _, told = second.communicate(timeout=120)
     first.send_signal(signal.SIGTERM)
     first.communicate(timeout=120)

@@ -12,7 +12,9 @@ import contextlib
 import gc
 import io
 import os
+import signal
 import sys
+import time
 import traceback
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -57,6 +59,8 @@ from polyrank.progress import quieten_libraries
 
 INTERRUPTED = 130
 BROKEN_PIPE = 141
+SOON = 2.0
+"""Seconds after a Ctrl-C in which another is not heard."""
 OBJECTS_BETWEEN_COLLECTIONS = 50_000
 """Python's own number, 700 until 3.12, looks for garbage hundreds of times while modules are
 imported, which make none: with it, the first search takes half as long again (docs/results.md)."""
@@ -99,12 +103,35 @@ def main() -> None:
     gc.set_threshold(OBJECTS_BETWEEN_COLLECTIONS)
     atexit.register(gc.freeze)  # nothing is collected on the way out: the process ends
     quieten_libraries()
+    hear_interrupts()
     if sys.stderr is None:  # it was closed, and print would take standard output instead
         sys.stderr = io.StringIO()
     if sys.stdout is None:
         sys.stdout = io.StringIO()
     escape_what_cannot_be_encoded()
     sys.exit(run(sys.argv[1:], commands()))
+
+
+def hear_interrupts() -> None:
+    """Ctrl-C interrupts once, so that what was made is tidied up and people are told.
+
+    A second one soon after it is not heard. A later one ends the process at once. Nothing changes
+    for a process that ignores Ctrl-C.
+    """
+    first = 0.0
+
+    def heard(*_: object) -> None:
+        nonlocal first
+        now = time.monotonic()
+        if not first:
+            first = now
+            raise KeyboardInterrupt
+        if now > first + SOON:
+            signal.signal(signal.SIGINT, signal.SIG_DFL)
+            signal.raise_signal(signal.SIGINT)
+
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, heard)
 
 
 def run(arguments: Sequence[str], known: Sequence[Command[Any]]) -> int:
