@@ -62,6 +62,8 @@ class Reader:
     """Takes the folder, and raises InputError where it cannot be read."""
     one_in: int = 1
     """How many cases of others stand for one of this, which takes longer."""
+    work: float = 0.0
+    """CPU seconds that it may take for work other than reading."""
 
 
 def write(reader: Reader, folder: Path, damaged: Mapping[str, bytes] | None = None) -> None:
@@ -348,7 +350,7 @@ def folder_readers(encoder: Path, exports: Sequence[str]) -> list[Reader]:
         Reader("parts", saved(encode_parts), parts),
         *(Reader(to, saved(partial(export, bi, to=to)), model) for to in exports),
         Reader("labels", saved(lambda folder: labels(folder.parent)), labels),
-        Reader("unfinished training", cut_short(training), training, one_in=20),
+        Reader("unfinished training", cut_short(training), training, one_in=20, work=5.0),
         *(
             Reader(f"info of {name}", saved(save), told)
             for name, save in {
