@@ -2,12 +2,14 @@
 
 import signal
 
+import httpx2 as httpx
 import psutil
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 from running import Process, Raw, until
 from test_signals import EMBEDDINGS
 
+from polyrank.retrieval.index import Index
 from polyrank.serving.workers import ABSENT, LOADING, READY, Board
 
 
@@ -41,7 +43,7 @@ KEY = "sk-xq7secret"
 HEADER = f"Authorization: Bearer {KEY}"
 
 
-def by_worker(port, name):
+def by_worker(port, name, route="/v1/embeddings"):
     """A metric of each process, for one route where it has several."""
     status, _, body = Raw(port).ask("/metrics", None, HEADER)
     assert status == 200
@@ -49,8 +51,7 @@ def by_worker(port, name):
         sample.labels["worker"]: sample.value
         for family in text_string_to_metric_families(body.decode())
         for sample in family.samples
-        if sample.name == name
-        and sample.labels.get("endpoint", "/v1/embeddings") == "/v1/embeddings"
+        if sample.name == name and sample.labels.get("endpoint", route) == route
     }
 
 
@@ -97,6 +98,32 @@ def test_processes_share_the_work_and_one_that_dies_is_replaced(folders, tmp_pat
         assert "Traceback" not in server.log.read_text()
         assert KEY not in server.log.read_text()
         assert not any(worker.is_running() for worker in workers)
+    finally:
+        server.kill()
+
+
+def test_what_one_process_changes_the_others_find(poly, tmp_path):
+    path = tmp_path / "index"
+    Index.build(poly, [("fixed", "how do i read a file")], path).close()
+    server = Process("--index", str(path), "--workers", "2", log=tmp_path / "log")
+    try:
+        url = server.facts()["url"]
+        clients = [httpx.Client(base_url=url, timeout=60) for _ in range(4)]
+        known = {"fixed": "how do i read a file"}
+        for number, client in enumerate(clients):
+            known[f"new{number}"] = f"the file {number}"
+            given = {"id": f"new{number}", "text": f"the file {number}"}
+            answer = client.put("/candidates", json={"candidates": [given]})
+            assert answer.status_code == 200, answer.text
+            for other in clients:
+                asked = {"context": "the file", "top_k": 9}
+                (found,) = other.post("/search", json=asked).json()["results"]
+                assert {hit["id"]: hit["text"] for hit in found["hits"]} == known
+        searches = by_worker(int(url.rpartition(":")[2]), "polyrank_requests_total", "/search")
+        assert min(searches.values()) >= 4
+        assert len(searches) == 2
+        for client in clients:
+            client.close()
     finally:
         server.kill()
 
