@@ -72,7 +72,7 @@ def of_comparison(path):
 
 @dataclass(frozen=True)
 class Command:
-    """A command line with OUTPUT in place of its output, and what tells two outputs apart."""
+    """A command line, in which OUTPUT stands for its output, and what tells two outputs apart."""
 
     line: str
     digest: Callable[[Path], str]
@@ -106,7 +106,7 @@ COMMANDS = {
     ),
     "distil": Command(
         "distil --teacher cross --pairs random --arch bi --base encoder --train pairs.jsonl "
-        f"--output OUTPUT {STEPS} {SHORT} {CPU}",
+        f"--labels OUTPUT.labels --output OUTPUT {STEPS} {SHORT} {CPU}",
         of_model,
     ),
     "pretrain": Command(
@@ -156,7 +156,7 @@ def start(name, output, log):
     command = COMMANDS[name]
     if command.changes and not output.exists():
         shutil.copytree(command.changes, output)
-    words = [str(output) if word == "OUTPUT" else word for word in command.line.split()]
+    words = [word.replace("OUTPUT", str(output)) for word in command.line.split()]
     child = os.fork()
     if child:
         return child
