@@ -11,7 +11,7 @@ import shutil
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from pathlib import Path
+from pathlib import Path, PureWindowsPath
 from typing import Any
 
 from polyrank.errors import LockedError, StorageError, UsageError
@@ -262,8 +262,9 @@ def write_text(path: Path, text: str) -> None:
 
 
 def leaves(name: str) -> bool:
-    """Whether a name that a folder gives for one of its files points outside of it."""
-    return name.startswith("/") or ".." in name.split("/")
+    """Whether a name that a folder gives for one of its files points outside of it, anywhere."""
+    path = PureWindowsPath(name)  # it knows both separators
+    return bool(path.anchor) or ".." in path.parts
 
 
 def require_ordinary(path: Path) -> None:

@@ -5,6 +5,7 @@ import pickle
 
 import numpy as np
 import pytest
+from safetensors.torch import load_file
 
 from polyrank.errors import IndexFolderError, ModelError
 from polyrank.models.bi_encoder import BiEncoder
@@ -60,10 +61,25 @@ def test_files_of_an_index_elsewhere(name, saved, tmp_path):
         manifest["shards"][0]["folder"] = name
         manifest["checksum"] = checksum_of(manifest)
 
-    for edit in (lead_away, lead_shards_away):
+    def lead_structure_away(manifest):
+        manifest["search"] = {"kind": "hnsw", "rows": 1, "folder": name, "effort": {}}
+        manifest["checksum"] = checksum_of(manifest)
+
+    for edit in (lead_away, lead_shards_away, lead_structure_away):
         change(index / "manifest.json", edit)
-        with pytest.raises(IndexFolderError):
+        with pytest.raises(IndexFolderError, match="lies outside"):
             Index.open(index)
+
+
+@pytest.mark.parametrize("name", [*AWAY, "C:\\other", "a\\..\\..\\other", 5])
+def test_weights_elsewhere(name, own_bert):
+    weights = own_bert / "model.safetensors"
+    names = list(load_file(weights))
+    weights.rename(own_bert.parent / "other")
+    index = {"metadata": {}, "weight_map": dict.fromkeys(names, name)}
+    (own_bert / "model.safetensors.index.json").write_text(json.dumps(index))
+    with pytest.raises(ModelError, match=r"model\.safetensors\.index\.json is damaged"):
+        BiEncoder.from_pretrained(own_bert)
 
 
 @pytest.mark.parametrize("name", ["pytorch_model.bin", "model.safetensors", "training_args.bin"])

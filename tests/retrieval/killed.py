@@ -164,6 +164,12 @@ def main(work, seed):
             if os.WTERMSIG(status) != signal.SIGKILL:
                 faults.append(f"not killed at {at}")
             new += look(folder, before, after, faults)
+            if name == "rebuild":
+                change(Index.open(folder, HashModel()))  # the same call resumes
+                resumed = Index.open(folder, HashModel())
+                resumed.verify()
+                if state(resumed) != after:
+                    faults.append(f"after a resumed build: {state(resumed)}")
         shutil.rmtree(folder)
         print(json.dumps({"change": name, "operations": int(answer), "new": new, "faults": faults}))
 

@@ -159,7 +159,7 @@ def test_a_copy_of_the_source_elsewhere_is_the_same_source(source, parts, tmp_pa
 def test_a_killed_part_goes_on(source, parts, tmp_path):
     script = f"""
 import os, signal, sys
-sys.path[:0] = {[str(Path(__file__).parent)]!r}
+sys.path[:0] = {[str(Path(__file__).parent.parent)]!r}
 from hash_model import HashModel
 from polyrank.retrieval.bulk.encode import encode_part
 from polyrank.retrieval.store.manifest import ShardLayout

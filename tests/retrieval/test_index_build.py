@@ -112,7 +112,7 @@ def test_an_interrupted_build_goes_on_and_the_old_index_stands(tmp_path, error):
 def test_a_killed_build_goes_on(tmp_path):
     script = f"""
 import os, signal, sys
-sys.path[:0] = {[str(Path(__file__).parent)]!r}
+sys.path[:0] = {[str(Path(__file__).parent.parent)]!r}
 from hash_model import HashModel, numbered
 from polyrank.retrieval.store.manifest import ShardLayout
 from polyrank.retrieval.index import Index

@@ -22,7 +22,7 @@ from torch import Tensor, nn
 from polyrank.errors import ModelError, UsageError, nearest, shortened
 from polyrank.models.bert import ROBERTAS, VARIANT, Bert, read_config
 from polyrank.models.config import NewEncoderConfig
-from polyrank.models.description import read_description, shapes_in
+from polyrank.models.description import read_description, shapes_in, shards_of
 from polyrank.models.source import faults_named, remedy_without_model
 from polyrank.storage import read_object
 from polyrank.tokens.batching import Batch
@@ -175,6 +175,7 @@ def load_encoder(folder: Path, weights_dtype: str = "float32") -> nn.Module:
     from transformers import AutoConfig, AutoModel
 
     require_text_encoder(folder)
+    shards_of(folder)  # which transformers would follow anywhere
     with faults_named(
         f"The encoder in {folder} could not be loaded",
         "Give an encoder with config.json, its tokeniser and model.safetensors. If it has only "

@@ -14,10 +14,11 @@ from polyrank.errors import ModelError, UsageError, nearest
 from polyrank.json_text import parse_json
 from polyrank.models.config import CONFIGS, UNSTATED, ClassifierConfig
 from polyrank.models.engines.record import export_fingerprint, is_export, read_record
-from polyrank.storage import leaves
+from polyrank.storage import leaves, read_object
 
 DESCRIPTION = "polyrank.json"
 WEIGHTS = "model.safetensors"
+SHARDS = "model.safetensors.index.json"
 CLASSIFIER = "classifier"
 """The first part of the names of a classifier's weights, which have no part in a score."""
 FORMAT = 1
@@ -135,6 +136,25 @@ def fingerprint_of(path: Path) -> str:
             f"The weights {path / WEIGHTS} cannot be read: {error}.",
             "The folder is incomplete or damaged; fetch or train the model again.",
         ) from error
+
+
+def shards_of(folder: Path) -> dict[str, str]:
+    """The file that has each tensor of weights in several files, by the index of `transformers`.
+
+    Empty without an index. Raises ModelError where it names a file outside of the folder.
+    """
+    listed = read_object(folder / SHARDS).get("weight_map")
+    if listed is None:
+        return {}
+    is_index = isinstance(listed, dict) and all(isinstance(file, str) for file in listed.values())
+    outside = [file for file in listed.values() if leaves(file)] if is_index else []
+    if outside or not is_index:
+        fault = f"{outside[0]!r} lies outside of the folder" if outside else "it names no files"
+        raise ModelError(
+            f"The index of weights {folder / SHARDS} is damaged: {fault}.",
+            "Download the model again, from where you trust it.",
+        )
+    return dict(listed)
 
 
 def shapes_in(file: Path) -> dict[str, list[int]]:

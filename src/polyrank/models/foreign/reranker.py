@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from polyrank.errors import ModelError
 from polyrank.models.bert import ROBERTAS
-from polyrank.models.description import DESCRIPTION
+from polyrank.models.description import DESCRIPTION, shards_of
 from polyrank.models.folder import fit_weights, read_tensors
 from polyrank.models.foreign.modules import (
     out_features,
@@ -30,7 +30,6 @@ from polyrank.models.heads import ACTIVATIONS
 from polyrank.storage import read_object
 
 WEIGHTS = "model.safetensors"
-SHARDS = "model.safetensors.index.json"
 SUFFIX = "ForSequenceClassification"
 SPECIAL_TOKENS = 4
 """The most that a known encoder puts around a pair."""
@@ -268,7 +267,7 @@ def head_tensors(folder: Path, origin: str) -> dict[str, Tensor]:
     """The weight and the bias of one layer, from the file that has them."""
     names = {part: f"{origin}.{part}" for part in ("weight", "bias")}
     remedy = "fetch the model again"
-    where = read_object(folder / SHARDS).get("weight_map", {})
+    where = shards_of(folder)
     files = {where.get(name, WEIGHTS) for name in names.values()} if where else {WEIGHTS}
     weights: dict[str, Tensor] = {}
     for file in files:

@@ -19,7 +19,7 @@ from polyrank.retrieval.store.manifest import (
     LOCK,
     MANIFEST,
     MODEL_FOLDER,
-    SEARCH,
+    SHARDS,
     FileRecord,
     Manifest,
     ModelRecord,
@@ -135,8 +135,11 @@ def finish_folder(
     """
     record = name_model(model, path, model_from)
     with storage_errors(folder):
-        for name in (SEARCH, MODEL_FOLDER):  # what an interrupted run has left
-            shutil.rmtree(folder / name, ignore_errors=True)
+        for left in folder.iterdir():  # by an interrupted run
+            if left.is_dir() and left.name != SHARDS:
+                shutil.rmtree(left)
+            elif left.is_file():
+                left.unlink()
         copy_model(model, folder, record)
         (folder / LOCK).touch()
         files = {file for file in folder.rglob("*") if file.is_file()}

@@ -157,6 +157,8 @@ def read_manifest(folder: Path) -> Manifest:
         manifest = from_plain(plain)
         outside = [name for name in manifest.files if leaves(name)]
         outside += [shard.folder for shard in manifest.shards if leaves(shard.folder)]
+        structure = (manifest.search or {}).get("folder", "")
+        outside += [structure] if leaves(structure) else []
         live = sum(shard.live for shard in manifest.shards)
     except (KeyError, TypeError, ValueError, AttributeError, UsageError) as error:
         raise IndexFolderError(
