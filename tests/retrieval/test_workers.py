@@ -80,7 +80,7 @@ def test_processes_end_with_the_one_that_started_them(tmp_path):
     write(tmp_path / "candidates.jsonl", 2000)
     program = f"""
 import sys
-sys.path[:0] = {[str(HERE)]!r}
+sys.path[:0] = {[str(HERE), str(HERE.parent)]!r}
 from functools import partial
 from pathlib import Path
 from test_workers import SMALL, encode_in_processes, slow
