@@ -271,7 +271,7 @@ def kept_labels(teacher: Any) -> Callable[[Path], object]:
 
 
 def unfinished_training(encoder: Path) -> Callable[[Path], object]:
-    """A training run that is interrupted after its fourth step."""
+    """A run of four steps, which resumes; `stop` begins the line at which it is cut off."""
 
     def run(folder: Path, stop: str = "") -> object:
         def say(words: str) -> None:

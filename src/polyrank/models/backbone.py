@@ -271,9 +271,9 @@ def build_encoder(
     does not have is always our own.
     """
     described = read_config(folder)
-    require_sizes(described, folder)
     is_kept = dtype in KEPT
     if described is not None and (not trainable or described.model_type == VARIANT):
+        require_sizes(described, folder)
         with torch.device("meta") if is_kept or not trainable else contextlib.nullcontext():
             return keep_weights(Bert(described).to(dtype), dtype)
     from transformers import AutoConfig, AutoModel

@@ -261,7 +261,8 @@ def resuming(job: Job, restart: bool) -> Iterator[Path | None]:
 
 def last_checkpoint(folder: Path) -> Path | None:
     """The newest checkpoint that is whole."""
-    return max(filter(is_whole, folder.glob("checkpoint-*")), key=step_of, default=None)
+    newest_first = sorted(folder.glob("checkpoint-[0-9]*"), key=step_of, reverse=True)
+    return next(filter(is_whole, newest_first), None)
 
 
 def step_of(checkpoint: Path) -> int:

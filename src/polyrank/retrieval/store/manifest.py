@@ -155,10 +155,9 @@ def read_manifest(folder: Path) -> Manifest:
         if plain["checksum"] != checksum_of(plain):
             raise ValueError("its checksum differs")
         manifest = from_plain(plain)
-        outside = [name for name in manifest.files if leaves(name)]
-        outside += [shard.folder for shard in manifest.shards if leaves(shard.folder)]
-        structure = (manifest.search or {}).get("folder", "")
-        outside += [structure] if leaves(structure) else []
+        named = [*manifest.files, *(shard.folder for shard in manifest.shards)]
+        named.append((manifest.search or {}).get("folder", ""))
+        outside = [name for name in named if leaves(name)]
         live = sum(shard.live for shard in manifest.shards)
     except (KeyError, TypeError, ValueError, AttributeError, UsageError) as error:
         raise IndexFolderError(
