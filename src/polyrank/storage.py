@@ -286,6 +286,15 @@ def sha256_of(path: Path, advance: Callable[[int], None] = lambda _: None) -> st
     return digest.hexdigest()
 
 
+def checksums_of(
+    folder: Path, *, without: str, advance: Callable[[int], None] = lambda _: None
+) -> dict[str, str]:
+    """The SHA-256 of each file below a folder, by its name there, except for that of `without`."""
+    files = sorted(path for path in folder.rglob("*") if path.is_file())
+    named = {file.relative_to(folder).as_posix(): file for file in files}
+    return {name: sha256_of(file, advance) for name, file in named.items() if name != without}
+
+
 def current_umask() -> int:
     """The umask of this process; no call only reads it."""
     mask = os.umask(0)

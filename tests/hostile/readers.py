@@ -298,7 +298,11 @@ def corpus(folder: Path) -> object:
 
 def tables(folder: Path) -> object:
     """The tables of a corpus, which are made where they are missing."""
-    found = open_tables(Corpus.open(folder / "saved")).conversations("train")
+    opened = open_tables(Corpus.open(folder / "saved"))
+    if opened.kind == "articles":
+        articles = opened.articles("train")
+        return [articles.answers(passage) for passage in range(len(articles.passages))]
+    found = opened.conversations("train")
     return [found.turns_before(turn, 5) for turn in range(len(found.turns))]
 
 
@@ -345,7 +349,8 @@ def folder_readers(encoder: Path, exports: Sequence[str]) -> list[Reader]:
         Reader("parlai", contents(CHECKPOINTS / "poly-n-first"), imported),
         Reader("index", saved(lambda folder: build(folder).close()), index),
         Reader("corpus", saved(partial(convert_texts, jsonl(CONVERSATIONS))), corpus),
-        Reader("tables", saved(with_tables), tables),
+        Reader("tables", saved(partial(with_tables, jsonl(CONVERSATIONS))), tables),
+        Reader("tables of articles", saved(partial(with_tables, jsonl(ARTICLES))), tables),
         Reader("graph", saved(build_graph), graph),
         Reader("parts", saved(encode_parts), parts),
         *(Reader(to, saved(partial(export, bi, to=to)), model) for to in exports),
@@ -396,9 +401,9 @@ def encode_parts(folder: Path) -> None:
         encode_part(found, source, folder, 2, number)
 
 
-def with_tables(folder: Path) -> None:
-    """Make a corpus and its tables."""
-    convert_texts(jsonl(CONVERSATIONS), folder)
+def with_tables(data: bytes, folder: Path) -> None:
+    """Make a corpus of a file with these bytes, and its tables."""
+    convert_texts(data, folder)
     open_tables(Corpus.open(folder))
 
 

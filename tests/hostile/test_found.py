@@ -38,12 +38,16 @@ def first_part(**values):
     return change
 
 
-def id_beyond(data):
+def with_id(number):
     """Gives a token an id that the encoder has no embedding for."""
-    found = json.loads(data)
-    vocabulary = found["model"]["vocab"]
-    vocabulary[next(word for word in vocabulary if word == "file")] = 5_000
-    return json.dumps(found)
+
+    def change(data):
+        found = json.loads(data)
+        assert "file" in found["model"]["vocab"]
+        found["model"]["vocab"]["file"] = number
+        return json.dumps(found)
+
+    return change
 
 
 NQ = "natural-questions v1.0-simplified.jsonl", "v1.0-simplified.jsonl"
@@ -78,7 +82,7 @@ FILES = {
 FOLDERS = {
     "tokeniser": ("bi", "saved/backbone/tokenizer.json", changed(pre_tokenizer={"type": "a"})),
     "settings of a tokeniser": ("bi", "saved/backbone/tokenizer_config.json", "[[5]]"),
-    "ids": ("bi", "saved/backbone/tokenizer.json", id_beyond),
+    "ids": ("bi", "saved/backbone/tokenizer.json", with_id(5_000)),
     "nested description": ("bi", "saved/backbone/config.json", '{"a": ' + NESTED),
     "kind is a list": ("bi", "saved/backbone/config.json", changed(model_type=["bert"])),
     "endless layers": ("bi", "saved/backbone/config.json", changed(num_hidden_layers=1 << 31)),
@@ -88,7 +92,9 @@ FOLDERS = {
         changed(num_hidden_layers=1 << 31),
     ),
     "endless labels": ("reranker", "2_Dense/config.json", changed(out_features=1 << 31)),
-    "ids, read once": ("cross-interaction", "saved/backbone/tokenizer.json", id_beyond),
+    "ids, read once": ("cross-interaction", "saved/backbone/tokenizer.json", with_id(5_000)),
+    "endless id": ("static", "saved/backbone/tokenizer.json", with_id(1 << 31)),
+    "endless id of another": ("model2vec", "saved/tokenizer.json", with_id(1 << 31)),
     "labels": ("labels", "saved", '{"context": '),
     "whose labels": ("labels", "saved.teacher.json", NESTED),
     "models are a number": ("info of a comparison", "saved/comparison.json", changed(models=5)),

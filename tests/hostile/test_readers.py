@@ -45,6 +45,7 @@ FOLDERS = (
     "index",
     "corpus",
     "tables",
+    "tables of articles",
     "graph",
     "parts",
     "labels",

@@ -218,6 +218,12 @@ def outside(folder):
     (folder / "export.json").write_text(json.dumps(record))
 
 
+def without_a_name(folder):
+    record = json.loads((folder / "export.json").read_text())
+    del record["graphs"]["candidate"]
+    (folder / "export.json").write_text(json.dumps(record))
+
+
 @pytest.mark.parametrize(
     ("damage", "words"),
     [
@@ -227,6 +233,7 @@ def outside(folder):
         (other_settings, "not those that its graphs were made for"),
         (half_a_record, "does not describe an exported model"),
         (outside, "a graph lies in another folder"),
+        (without_a_name, "does not say where the graph candidate is"),
     ],
 )
 def test_a_damaged_export_is_refused(damage, words, poly):

@@ -174,18 +174,23 @@ def test_texts_of_any_script_come_back(tmp_path):
     assert side.titles[0] == "서울"
 
 
+class FiveArticles(SimpleNamespace):
+    """A corpus; `taken` has its fingerprint once for each time that it was read."""
+
+    kind = "articles"
+    fingerprint = "one"
+
+    def __len__(self):
+        return 5
+
+    def __iter__(self):
+        self.taken.append(self.fingerprint)
+        return random_articles(5)
+
+
 def test_tables_are_built_once_and_anew_for_other_settings(tmp_path):
     taken = []
-
-    class Corpus(SimpleNamespace):
-        def __len__(self):
-            return 5
-
-        def __iter__(self):
-            taken.append(self.fingerprint)
-            return random_articles(5)
-
-    corpus = Corpus(path=tmp_path, kind="articles", fingerprint="one")
+    corpus = FiveArticles(path=tmp_path, taken=taken)
     first = open_tables(corpus)
     assert open_tables(corpus).path == first.path
     assert taken == ["one"]
@@ -194,6 +199,23 @@ def test_tables_are_built_once_and_anew_for_other_settings(tmp_path):
     assert open_tables(corpus).path not in (first.path,)
     assert taken == ["one", "one", "two"]
     assert all(path.name.startswith(".tables-") for path in tmp_path.iterdir())
+
+
+def test_a_damaged_table_is_told(tmp_path):
+    corpus = FiveArticles(path=tmp_path, taken=[])
+    files = [path for path in open_tables(corpus).path.glob("*/*") if path.stat().st_size]
+    assert len(files) == 16
+    for number, file in enumerate(files):
+        whole = file.read_bytes()
+        place = number * len(whole) // len(files)
+        file.write_bytes(whole[:place] + bytes([whole[place] ^ 1]) + whole[place + 1 :])
+        with pytest.raises(DataError, match=rf"{file.name}.*its checksum differs"):
+            open_tables(corpus)
+        file.write_bytes(whole)
+    open_tables(corpus)
+    file.unlink()
+    with pytest.raises(DataError, match=rf"{file.name}.*its checksum differs"):
+        open_tables(corpus)
 
 
 @pytest.mark.parametrize("kind", ["articles", "conversations"])

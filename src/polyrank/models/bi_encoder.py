@@ -92,6 +92,10 @@ class BiEncoder(TwoTower):
                 logits.append(classify({"u": left, "v": right}).cpu())
         return torch.cat(logits) if logits else torch.zeros(0, len(self.classes or ()))
 
+    def graph_names(self) -> tuple[str, ...]:
+        """The graphs of its vectors, and of its classifier if it has one."""
+        return super().graph_names() + (() if self.classifier is None else ("classifier",))
+
     def torch_reader(self, graph: str) -> Callable[[Batch], Tensor]:
         """What makes vectors of token ids, or the classes' logits of the vectors u and v."""
         classifier = self.classifier

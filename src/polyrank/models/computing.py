@@ -142,6 +142,10 @@ class Computing(Answering):
             return partial(self.engine.run, graph)
         return self.torch_reader(graph)
 
+    def graph_names(self) -> tuple[str, ...]:
+        """The graphs that give all its results (see `engines.record`)."""
+        raise TypeError(f"{type(self).__name__} does not say which graphs it has.")
+
     def torch_reader(self, graph: str) -> Callable[[Batch], Tensor]:
         """The `reader` of torch's modules."""
         raise TypeError(f"{type(self).__name__} does not say what {graph} is.")

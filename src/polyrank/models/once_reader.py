@@ -59,6 +59,10 @@ class OnceReader(Model):
         """Whether it reads a context once for all its candidates (`models.once`)."""
         return self.config.reading == "once"
 
+    def graph_names(self) -> tuple[str, ...]:
+        """The graphs of a context and of its candidates, or of pairs."""
+        return ("kept", "block") if self.reads_once else ("pair",)
+
     def grouped(
         self,
         contexts: Sequence[Context],

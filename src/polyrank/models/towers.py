@@ -266,6 +266,14 @@ class Towers(Model):
             "candidate_projected": self.project_candidates,
         }[graph]
 
+    def graph_names(self) -> tuple[str, ...]:
+        """The graphs of its vectors; with those that a classifier or people get, where they differ
+        from those of the formula.
+        """
+        differ = self.classes is not None or not self.gives_unit_length
+        kinds = ("", "_projected") if differ else ("",)
+        return tuple(f"{side}{kind}" for side in ("context", "candidate") for kind in kinds)
+
     def tower_of(self, graph: str) -> str:
         """The name of the encoder that reads the texts of `graph`."""
         is_context = graph.startswith("context")

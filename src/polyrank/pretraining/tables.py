@@ -1,6 +1,6 @@
 """The tables that tasks draw from: passages, sentences, links and turns of a corpus, by number.
 
-    FOLDER/tables.json                 corpus, settings, counts
+    FOLDER/tables.json                 corpus, settings, counts, checksums
     FOLDER/train, FOLDER/held_out      Arrow files; each side has numbers of its own
 
 Everything is memory-mapped. Nothing on one side can be reached from the other. Tables are built in
@@ -22,12 +22,12 @@ from polyrank.pretraining.article_tables import ArticleBuilder, ArticleTables
 from polyrank.pretraining.conversation_tables import ConversationBuilder, ConversationTables
 from polyrank.pretraining.corpus.schema import Kind
 from polyrank.pretraining.split import SPLITS, Split, SplitName, TablesSettings
-from polyrank.pretraining.table_files import REMEDY
+from polyrank.pretraining.table_files import REMEDY, damaged
 from polyrank.progress import bar
 from polyrank.records import Document
-from polyrank.storage import replaced_folder, write_text
+from polyrank.storage import checksums_of, replaced_folder, storage_errors, write_text
 
-VERSION = 2
+VERSION = 3
 MANIFEST = "tables.json"
 
 
@@ -62,6 +62,8 @@ class CorpusTables:
         self.settings: dict[str, Any] = manifest["settings"]
         self.counts: dict[SplitName, dict[str, int]] = manifest["counts"]
         """Numbers of documents, passages, sentences, links, turns, … of each side."""
+        self.files: dict[str, str] = manifest["files"]
+        """The SHA-256 of each table by its name, such as `train/turns.arrow`."""
         self._sides: dict[SplitName, ArticleTables | ConversationTables] = {}
 
     def __reduce__(self) -> tuple[type[CorpusTables], tuple[Path]]:
@@ -79,6 +81,18 @@ class CorpusTables:
         assert isinstance(side, ConversationTables)
         return side
 
+    def verify(self) -> None:
+        """Raise DataError unless every table is byte for byte what was written."""
+        total = sum(path.stat().st_size for path in self.path.glob("*/*"))
+        with (
+            bar("Checking tables", total=total, unit="bytes") as advance,
+            storage_errors(self.path),
+        ):
+            found = checksums_of(self.path, without=MANIFEST, advance=advance)
+        for name in sorted({*self.files, *found}):
+            if found.get(name) != self.files.get(name):
+                raise damaged(self.path / name, "its checksum differs")
+
     def _side(self, split: SplitName) -> ArticleTables | ConversationTables:
         if split not in self._sides:
             folder = self.path / split
@@ -92,16 +106,18 @@ def open_tables(
 ) -> CorpusTables:
     """The tables of a corpus, in `place` or in its folder; they are built if needed.
 
-    Raises UsageError for a held-out id that the corpus does not have, DataError if the corpus is
-    damaged, StorageError if the disk refuses.
+    Raises UsageError for a held-out id that the corpus does not have, DataError if the corpus or
+    its tables are damaged, StorageError if the disk refuses.
     """
     settings = settings or TablesSettings()
     folder = tables_folder(place or Path(corpus.path), corpus.fingerprint, settings)
     if not (folder / MANIFEST).is_file():
         with bar("Building tables", total=len(corpus), unit="documents") as advance:
             documents = counted(corpus, advance)
-            build_tables(documents, corpus.kind, corpus.fingerprint, folder, settings)
-    return CorpusTables(folder)
+            return build_tables(documents, corpus.kind, corpus.fingerprint, folder, settings)
+    tables = CorpusTables(folder)
+    tables.verify()
+    return tables
 
 
 def tables_folder(place: Path, fingerprint: str, settings: TablesSettings) -> Path:
@@ -141,6 +157,7 @@ def build_tables(
             "fingerprint": fingerprint,
             "settings": to_mapping(settings),
             "counts": {name: builders[name].finish() for name in SPLITS},
+            "files": checksums_of(fresh, without=MANIFEST),
         }
         write_text(fresh / MANIFEST, json.dumps(manifest, indent=2) + "\n")
     return CorpusTables(folder)
@@ -164,7 +181,7 @@ def read_manifest(path: Path) -> dict[str, Any]:
         raise DataError(f"The tables cannot be read: {error}.", REMEDY, path=path) from error
     if not isinstance(manifest, dict) or manifest.get("version") != VERSION:
         raise DataError(f"The tables do not have version {VERSION}.", REMEDY, path=path)
-    kinds = {"kind": str, "fingerprint": str, "settings": dict, "counts": dict}
+    kinds = {"kind": str, "fingerprint": str, "settings": dict, "counts": dict, "files": dict}
     for name, kind in kinds.items():
         if not isinstance(manifest.get(name), kind):
             raise DataError(f"{MANIFEST} has no {name}.", REMEDY, path=path)

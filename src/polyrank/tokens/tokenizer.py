@@ -268,7 +268,18 @@ class BareTokenizer(TextTokenizer):
     """
 
     def __init__(self, tokenizer: Any, *, drops_unknown: bool) -> None:
-        """`drops_unknown`: leave out the tokens of words that the vocabulary does not have."""
+        """`drops_unknown`: leave out the tokens of words that the vocabulary does not have.
+
+        Raises ModelError for a token whose id is beyond the vocabulary, since an average has a
+        vector for each of its tokens and no more.
+        """
+        highest = max(tokenizer.get_vocab().values(), default=-1)
+        if highest >= len(tokenizer):
+            raise ModelError(
+                f"The tokeniser has {len(tokenizer):,} tokens, and one of them has the id "
+                f"{highest:,}.",
+                "The folder is damaged; download it again.",
+            )
         self.pretrained = tokenizer
         tokenizer.backend_tokenizer.no_truncation()
         tokenizer.backend_tokenizer.no_padding()

@@ -23,7 +23,7 @@ from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
 
 from polyrank.errors import StorageError, TrainingError
 from polyrank.models.base import Model
-from polyrank.storage import read_object, sha256_of, storage_errors
+from polyrank.storage import checksums_of, read_object, storage_errors
 from polyrank.training import processes
 from polyrank.training.batches import TrainingSet
 from polyrank.training.config import TrainingConfig
@@ -249,7 +249,7 @@ class RankingTrainer(Trainer):
             with storage_errors(folder):
                 super()._save_checkpoint(model, trial)
                 if self.args.should_save:
-                    text = json.dumps(checksums_of(folder), indent=2) + "\n"
+                    text = json.dumps(checksums_of(folder, without=CHECKSUMS), indent=2) + "\n"
                     (folder / CHECKSUMS).write_text(text, encoding="utf-8")
         except (StorageError, SafetensorError, RuntimeError) as error:
             reason = error.problem if isinstance(error, StorageError) else refusal(folder)
@@ -281,17 +281,11 @@ class RankingTrainer(Trainer):
         save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
 
 
-def checksums_of(checkpoint: Path) -> dict[str, str]:
-    """The SHA-256 of each file of a checkpoint, by its name."""
-    files = (file for file in sorted(checkpoint.iterdir()) if file.name != CHECKSUMS)
-    return {file.name: sha256_of(file) for file in files}
-
-
 def is_whole(checkpoint: Path) -> bool:
     """Whether a checkpoint was written to its end, and all its files are as they were then."""
     found = read_object(checkpoint / CHECKSUMS)
     try:
-        return bool(found) and found == checksums_of(checkpoint)
+        return bool(found) and found == checksums_of(checkpoint, without=CHECKSUMS)
     except OSError:
         return False
 

@@ -137,10 +137,10 @@ def graph_files(model: Model) -> list[GraphFile]:
         names = (IDS, MASK, SEGMENTS) if takes_segments(model) else (IDS, MASK)
         return [text_graph("pair", PairGraph(model), names, ("pair",), model)]
     assert isinstance(model, Towers)
-    kinds = (
-        ("", "_projected") if model.classes is not None or not model.gives_unit_length else ("",)
-    )
-    sides = {side: tuple(f"{side}{kind}" for kind in kinds) for side in ("context", "candidate")}
+    sides = {
+        side: tuple(name for name in model.graph_names() if name.startswith(side))
+        for side in ("context", "candidate")
+    }
     if model.candidate_tower is None:
         sides = {"encoder": sides["context"] + sides["candidate"]}
     files = [

@@ -7,7 +7,7 @@ and shapes stay, and all weights are in the graphs.
 from __future__ import annotations
 
 import shutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -27,6 +27,8 @@ from polyrank.models.description import (
 )
 from polyrank.models.engines.engine import open_engine
 from polyrank.models.engines.record import (
+    AGAIN,
+    EXPORT,
     EncoderShape,
     ExportRecord,
     read_record,
@@ -108,10 +110,22 @@ def open_export(
             backbone_in=lambda place: backbone_of(record, place),
         )
         take_classifier(model, folder)
+    require_graphs(folder, record, model.graph_names())
     drop_weights(model)
     model.engine = open_engine(folder, record, device, dtype)
     model.compute_dtype = model.engine.dtype
     return model
+
+
+def require_graphs(folder: Path, record: ExportRecord, names: Sequence[str]) -> None:
+    """Raise ModelError unless the record says where each of these graphs is."""
+    missing = [name for name in names if name not in record.graphs]
+    if missing:
+        raise ModelError(
+            f"{folder / EXPORT} does not say where the graph {' and the graph '.join(missing)} "
+            f"{'is' if len(missing) == 1 else 'are'}.",
+            AGAIN,
+        )
 
 
 def require_free(folder: Path, candidate_folder: Path | None) -> None:
