@@ -3,7 +3,9 @@
 A trial is a program in a process of its own and with one thread, since it forks.
 """
 
+import gc
 import hashlib
+import importlib
 import json
 import os
 import random
@@ -80,6 +82,8 @@ class Command:
     """The folder of which OUTPUT is a copy, if the command changes what is there."""
 
 
+LOADED_LATE = ("polyrank.training.run", "polyrank.evaluation.compare")
+"""What commands load when they run: once for all processes, so that a kill meets the work."""
 CPU = "--device cpu --dtype float32"
 STEPS = "--max-steps 6 --batch-size 8 --evaluations 3"
 SHORT = "--max-context-length 16 --max-candidate-length 16"
@@ -182,6 +186,9 @@ def run_trial(tried):
     """
     folder, encoder, tries, seed = Path(sys.argv[1]), Path(sys.argv[2]), *map(int, sys.argv[3:5])
     make_inputs(folder, encoder)
+    for module in LOADED_LATE:
+        importlib.import_module(module)
+    gc.freeze()  # no process looks through what was imported
     draw = random.Random(seed)
     for name in sys.argv[5:] or COMMANDS:
         print(json.dumps(tried(name, tries, draw)), flush=True)

@@ -8,7 +8,7 @@ import textwrap
 from pathlib import Path
 
 PROGRAM = textwrap.dedent("""
-    import json, os, sys
+    import gc, json, sys
     from pathlib import Path
 
     asked = []
@@ -24,6 +24,7 @@ PROGRAM = textwrap.dedent("""
     from polyrank.cli.main import commands, run
 
     make_inputs(Path(sys.argv[1]), Path(sys.argv[2]))
+    gc.freeze()
     lines = [
         each.line.replace("OUTPUT", each.changes or f"made/{name.split()[0]}")
         for name, each in COMMANDS.items()

@@ -2,7 +2,6 @@
 
 import json
 import os
-import signal
 import subprocess
 import sys
 import textwrap
@@ -10,10 +9,11 @@ import textwrap
 import pytest
 
 from launching import started
-from polyrank.cli.main import commands, run
+from polyrank.models.bi_encoder import BiEncoder
 from polyrank.models.checkpoint import load_model
 from polyrank.models.poly_encoder import PolyEncoder
 from polyrank.retrieval.index import Index
+from polyrank.training.run import train
 
 PROGRAM = textwrap.dedent("""
     import multiprocessing, sys, threading
@@ -43,10 +43,14 @@ PROGRAM = textwrap.dedent("""
     def main(path, method):
         here = Searches(path)
         expected = [here[number][0] for number in range(40)]
-        writer = multiprocessing.get_context("spawn").Process(target=write, args=(path,))
+        writer = multiprocessing.get_context(method).Process(target=write, args=(path,))
         writer.start()
         loader = DataLoader(
-            Searches(path), batch_size=None, num_workers=2, multiprocessing_context=method
+            Searches(path),
+            batch_size=None,
+            num_workers=2,
+            multiprocessing_context=method,
+            persistent_workers=True,
         )
         for _ in range(2):
             for (names, scores), old in zip(loader, expected):
@@ -71,7 +75,7 @@ def test_workers_search_while_a_writer_writes(method, bert, tmp_path):
     script.write_text(PROGRAM)
     done = subprocess.run(
         [sys.executable, script, tmp_path / "index", method],
-        env={**os.environ, "OMP_NUM_THREADS": "2"},
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
         capture_output=True,
         check=False,
         timeout=120,
@@ -79,20 +83,19 @@ def test_workers_search_while_a_writer_writes(method, bert, tmp_path):
     assert (done.returncode, done.stdout) == (0, b"done\n"), done.stderr.decode()
 
 
-TRAIN = "train --arch bi --base {bert} --train pairs.jsonl --max-steps 9999 --output made"
-
-
-def test_of_two_trainings_of_one_output_the_second_is_refused(bert, tmp_path, monkeypatch):
+def test_of_two_trainings_of_one_output_the_second_is_refused(bert, tmp_path):
     pairs = [{"context": f"what is {n}", "response": f"it is {n}"} for n in range(64)]
     (tmp_path / "pairs.jsonl").write_text("".join(json.dumps(pair) + "\n" for pair in pairs))
-    line = TRAIN.format(bert=bert)
-    first = started(line.split(), cwd=tmp_path)
-    assert any(words.startswith(b"Training") for words in first.stdout)
-    second = started(line.split(), cwd=tmp_path)
-    _, told = second.communicate(timeout=120)
-    first.send_signal(signal.SIGTERM)
-    first.communicate(timeout=120)
-    assert (second.returncode, b"Another process is training" in told) == (2, True), told
-    monkeypatch.chdir(tmp_path)
-    assert run(line.replace("9999", "2 --restart").split(), commands()) == 0
+    line = f"train --arch bi --base {bert} --train pairs.jsonl --max-steps 2 --output made"
+    refused = []
+
+    def say(words):
+        if words.startswith("step 1"):
+            second = started(line.split(), cwd=tmp_path)
+            _, told = second.communicate(timeout=120)
+            refused.append((second.returncode, b"Another process is training" in told))
+
+    model = BiEncoder.from_pretrained(bert, device="cpu", dtype="float32")
+    train(model, pairs, tmp_path / "made", batch_size=8, max_steps=2, evaluations=2, say=say)
+    assert refused == [(2, True)]
     load_model(tmp_path / "made", device="cpu")
