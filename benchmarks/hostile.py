@@ -8,6 +8,8 @@ seeds. The runs at work when the minutes are over are finished.
 python -m benchmarks.hostile [--minutes 60] [--jobs 2] [--only files,killed] [--output FILE]
     [--report]
 
+What a failed test tried stays in its temporary folder, whatever runs after it.
+
 The table that follows says for each kind how many cases were tried, how many of them survived, and
 since which commit nothing was found.
 """
@@ -148,6 +150,7 @@ def tried(trial: Trial, seed: int) -> dict[str, Any]:
         line = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *trial.tests]
         line += [f"--hypothesis-seed={seed}", f"--junitxml={report}"]
         line += ["-o", "junit_family=xunit1"]  # the other family has no properties
+        line += ["-o", "tmp_path_retention_policy=failed", "-o", "tmp_path_retention_count=100"]
         start = time.perf_counter()
         try:
             subprocess.run(

@@ -218,6 +218,13 @@ def outside(folder):
     (folder / "export.json").write_text(json.dumps(record))
 
 
+def unknown_special_token(folder):
+    file = folder / "backbone" / "tokenizer.json"
+    tokenizer = json.loads(file.read_text())
+    tokenizer["post_processor"]["pair"][-1]["SpecialToken"]["id"] = "[NONE]"
+    file.write_text(json.dumps(tokenizer))
+
+
 def without_a_name(folder):
     record = json.loads((folder / "export.json").read_text())
     del record["graphs"]["candidate"]
@@ -233,6 +240,7 @@ def without_a_name(folder):
         (other_settings, "not those that its graphs were made for"),
         (half_a_record, "does not describe an exported model"),
         (outside, "a graph lies in another folder"),
+        (unknown_special_token, "could not be loaded: no entry found"),
         (without_a_name, "does not say where the graph candidate is"),
     ],
 )

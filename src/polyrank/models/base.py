@@ -310,8 +310,9 @@ class Model(Computing):
             MissingExtraError: The engine's runtime is not installed.
         """
         require_weights_dtype(weights_dtype)
-        if choose_engine(folder, engine) == "torch":
-            with faults_named(f"The model in {folder} could not be loaded"):
+        chosen = choose_engine(folder, engine)
+        with faults_named(f"The model in {folder} could not be loaded"):
+            if chosen == "torch":
                 model = load(
                     cls,
                     folder,
@@ -321,10 +322,11 @@ class Model(Computing):
                     candidate_folder=candidate_folder,
                     weights_dtype=weights_dtype,
                 )
+            else:
+                require_free(folder, candidate_folder)
+                model = open_export(cls, folder, settings, device=device, dtype=dtype)
+        if chosen == "torch":
             model.place(device, dtype)
-        else:
-            require_free(folder, candidate_folder)
-            model = open_export(cls, folder, settings, device=device, dtype=dtype)
         model.path = folder.absolute() if is_own and candidate_folder is None else None
         model.origins = (folder, folder if candidate_folder is None else candidate_folder)
         if batch_tokens is not None:

@@ -192,13 +192,16 @@ def comes_from_package() -> bool:
 def faults_named(problem: str, remedy: str = DOWNLOAD_AGAIN) -> Iterator[None]:
     """Turn what a damaged folder makes a library raise into a ModelError, with its reason.
 
-    `transformers` and `tokenizers` raise errors of any kind, plain `Exception` among them.
+    `transformers` and `tokenizers` raise errors of any kind: plain `Exception`, and the panics of
+    Rust, which are not even that.
     """
     try:
         yield
     except (PolyrankError, ImportError, Warning):
         raise
-    except Exception as error:
+    except BaseException as error:
+        if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
+            raise
         cause = error.__cause__ if type(error).__name__.startswith("StrictDataclass") else None
         reason = str(cause or error).strip().split("\n")[0].rstrip(".") or type(error).__name__
         raise ModelError(f"{problem}: {reason}.", remedy) from error

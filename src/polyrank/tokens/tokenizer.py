@@ -273,11 +273,11 @@ class BareTokenizer(TextTokenizer):
         Raises ModelError for a token whose id is beyond the vocabulary, since an average has a
         vector for each of its tokens and no more.
         """
-        highest = max(tokenizer.get_vocab().values(), default=-1)
-        if highest >= len(tokenizer):
+        ids = tokenizer.backend_tokenizer.get_vocab().values()
+        highest = max(ids, default=-1)
+        if highest >= len(ids):
             raise ModelError(
-                f"The tokeniser has {len(tokenizer):,} tokens, and one of them has the id "
-                f"{highest:,}.",
+                f"The tokeniser has {len(ids):,} tokens, and one of them has the id {highest:,}.",
                 "The folder is damaged; download it again.",
             )
         self.pretrained = tokenizer
