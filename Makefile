@@ -17,7 +17,9 @@ $(READY): pyproject.toml constraints.txt scripts/setup.sh
 demo: $(READY)
 	$(BIN)/polyrank demo $(ARGS)
 
+# The bytecode is for the processes that tests start, where PYTHONDONTWRITEBYTECODE is set.
 test: $(READY)
+	$(BIN)/python -m compileall -q src
 	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile $(ARGS)
 
 check: $(READY)
