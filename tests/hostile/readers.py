@@ -6,6 +6,7 @@ import io
 import json
 import lzma
 import os
+import shutil
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
@@ -20,6 +21,7 @@ import torch
 import zstandard
 from safetensors.torch import save_file
 from tokenizers import Tokenizer
+from transformers import AutoModel
 
 from hash_model import HashModel
 from polyrank.cli.conversation import Failure, Line, question_of
@@ -237,6 +239,12 @@ def model(folder: Path) -> object:
     return found.score(["how do i read a file", ["a", "b"]], ["a file", ""])
 
 
+def base(folder: Path) -> object:
+    """A new model around an encoder, and the scores that it gives."""
+    found = BiEncoder.from_pretrained(folder / "saved", device="cpu")
+    return found.score(["how do i read a file", ["a", "b"]], ["a file", ""])
+
+
 def index(folder: Path) -> object:
     """An index with its model, and the best of its candidates; then whether all of it is whole."""
     with Index.open(folder / "saved", device="cpu") as found:
@@ -343,6 +351,7 @@ def folder_readers(encoder: Path, exports: Sequence[str]) -> list[Reader]:
             saved(lambda folder: export(load_variant("cross", encoder), folder, TO)),
             model,
         ),
+        Reader("encoder in shards", saved(partial(in_shards, encoder)), base),
         Reader("adapters", saved(adapted(encoder).save_pretrained), model),
         Reader("static", saved(static.save_pretrained), model),
         Reader("model2vec", saved(partial(write_model2vec, encoder)), model),
@@ -405,6 +414,15 @@ def with_tables(data: bytes, folder: Path) -> None:
     """Make a corpus of a file with these bytes, and its tables."""
     convert_texts(data, folder)
     open_tables(Corpus.open(folder))
+
+
+def in_shards(encoder: Path, folder: Path) -> None:
+    """Write an encoder as transformers saves it, with its weights in several files."""
+    shutil.copytree(encoder, folder)
+    (folder / "model.safetensors").unlink()
+    found: Any = AutoModel.from_pretrained(encoder)
+    found.save_pretrained(folder, max_shard_size="60KB")
+    assert (folder / "model.safetensors.index.json").is_file()
 
 
 def adapted(encoder: Path) -> Any:

@@ -38,6 +38,7 @@ FOLDERS = (
     "cross-interaction",
     "sentence-transformers",
     "reranker",
+    "encoder in shards",
     "adapters",
     "static",
     "model2vec",
