@@ -86,6 +86,7 @@ FOLDERS = {
     "nested description": ("bi", "saved/backbone/config.json", '{"a": ' + NESTED),
     "kind is a list": ("bi", "saved/backbone/config.json", changed(model_type=["bert"])),
     "endless layers": ("bi", "saved/backbone/config.json", changed(num_hidden_layers=1 << 31)),
+    "less than no heads": ("bi", "saved/backbone/config.json", changed(num_attention_heads=-1)),
     "endless layers of another": (
         "reranker",
         "0_Transformer/config.json",

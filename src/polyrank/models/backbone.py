@@ -47,6 +47,8 @@ WIDTHS = (
 """Settings of encoders that are a size of some tensor."""
 DEPTHS = ("num_hidden_layers", "n_layers", "num_layers")
 """Settings of encoders that say how many layers there are."""
+HEADS = ("num_attention_heads", "n_heads", "num_heads", "num_key_value_heads")
+"""Settings of encoders that say how many heads attention has."""
 MOST_LAYERS = 1000
 """Of an encoder whose weights are elsewhere."""
 
@@ -236,10 +238,11 @@ def require_text_encoder(folder: Path) -> None:
 
 
 def require_sizes(config: Any, folder: Path) -> None:
-    """Raise ModelError for an encoder that is larger than its weights, before it is built.
+    """Raise ModelError for an encoder that is larger than its weights, before it is built, and for
+    one with fewer heads than one: torch builds that with -1, and fails at the first text.
 
-    They lie in its folder, or in the one above it for the encoder of a saved model. Those of a
-    model with adapters lie in its base; then only the number of layers is limited.
+    The weights lie in its folder, or in the one above it for the encoder of a saved model. Those of
+    a model with adapters lie in its base; then only the number of layers is limited.
     """
     files = list(folder.glob("*.safetensors"))
     if not files and (described := read_description(folder.parent)) and not described.adapters:
@@ -251,6 +254,14 @@ def require_sizes(config: Any, folder: Path) -> None:
         most |= dict.fromkeys(WIDTHS, max(sizes, default=0))
     if not any("position" in name for name in shapes):
         most.pop("max_position_embeddings", None)
+    for name in HEADS:
+        heads = getattr(config, name, None)
+        if isinstance(heads, int) and heads < 1:
+            raise ModelError(
+                f"The encoder's description in {folder} has {name} = {shortened(str(heads))}, "
+                "expected at least 1.",
+                "The folder is damaged; download it again.",
+            )
     for name, bound in most.items():
         size = getattr(config, name, None)
         if isinstance(size, int) and size > bound:
