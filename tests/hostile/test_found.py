@@ -38,6 +38,13 @@ def first_part(**values):
     return change
 
 
+def one_word(data):
+    """Leaves a single word in the vocabulary, and none for those that are unknown."""
+    found = json.loads(data)
+    found["model"]["vocab"] = [["a"]]
+    return json.dumps(found)
+
+
 def with_id(number):
     """Gives a token an id that the encoder has no embedding for."""
 
@@ -87,6 +94,13 @@ FOLDERS = {
     "kind is a list": ("bi", "saved/backbone/config.json", changed(model_type=["bert"])),
     "endless layers": ("bi", "saved/backbone/config.json", changed(num_hidden_layers=1 << 31)),
     "less than no heads": ("bi", "saved/backbone/config.json", changed(num_attention_heads=-1)),
+    "width of nothing": ("bi", "saved/backbone/config.json", changed(intermediate_size=0)),
+    "dropout is NaN": (
+        "cross",
+        "saved/backbone/config.json",
+        changed(hidden_dropout_prob=float("nan")),
+    ),
+    "no unknown word": ("bi", "saved/backbone/tokenizer.json", one_word),
     "endless layers of another": (
         "reranker",
         "0_Transformer/config.json",

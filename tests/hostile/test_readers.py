@@ -121,6 +121,7 @@ def read_damaged(reader, files, folder):
     start = time.process_time()
     with warnings.catch_warnings(), suppress(PolyrankError):
         warnings.simplefilter("error")
+        warnings.filterwarnings("ignore", ".* has prompts that neither")  # our own words
         reader.read(folder)
     seconds = time.process_time() - start
     size = sum(map(len, {**reader.files, **files}.values()))

@@ -12,6 +12,7 @@ from __future__ import annotations
 import contextlib
 import copy
 import inspect
+import math
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, get_args
@@ -49,6 +50,12 @@ DEPTHS = ("num_hidden_layers", "n_layers", "num_layers")
 """Settings of encoders that say how many layers there are."""
 HEADS = ("num_attention_heads", "n_heads", "num_heads", "num_key_value_heads")
 """Settings of encoders that say how many heads attention has."""
+LEAST = {
+    **dict.fromkeys((*WIDTHS, *HEADS), 1),
+    **dict.fromkeys((*DEPTHS, "type_vocab_size"), 0),
+    "max_position_embeddings": -1,  # any, says XLNet
+}
+"""The least that each of these settings may be."""
 MOST_LAYERS = 1000
 """Of an encoder whose weights are elsewhere."""
 
@@ -239,7 +246,7 @@ def require_text_encoder(folder: Path) -> None:
 
 def require_sizes(config: Any, folder: Path) -> None:
     """Raise ModelError for an encoder that is larger than its weights, before it is built, and for
-    one with fewer heads than one: torch builds that with -1, and fails at the first text.
+    sizes below 1 and NaN: torch builds what has -1 heads, and fails at the first text.
 
     The weights lie in its folder, or in the one above it for the encoder of a saved model. Those of
     a model with adapters lie in its base; then only the number of layers is limited.
@@ -254,13 +261,20 @@ def require_sizes(config: Any, folder: Path) -> None:
         most |= dict.fromkeys(WIDTHS, max(sizes, default=0))
     if not any("position" in name for name in shapes):
         most.pop("max_position_embeddings", None)
-    for name in HEADS:
-        heads = getattr(config, name, None)
-        if isinstance(heads, int) and heads < 1:
+    damaged = "The folder is damaged; download it again."
+    for name, least in LEAST.items():
+        size = getattr(config, name, None)
+        if isinstance(size, int) and size < least:
             raise ModelError(
-                f"The encoder's description in {folder} has {name} = {shortened(str(heads))}, "
-                "expected at least 1.",
-                "The folder is damaged; download it again.",
+                f"The encoder's description in {folder} has {name} = {shortened(str(size))}, "
+                f"expected at least {least}.",
+                damaged,
+            )
+    for name, value in vars(config).items():
+        if isinstance(value, float) and math.isnan(value):
+            raise ModelError(
+                f"The encoder's description in {folder} has {name} = NaN, expected a number.",
+                damaged,
             )
     for name, bound in most.items():
         size = getattr(config, name, None)

@@ -77,9 +77,17 @@ class TextTokenizer:
 
     def _ids(self, texts: list[str]) -> list[list[int]]:
         if self.pretrained.is_fast:
-            encodings = self.pretrained.backend_tokenizer.encode_batch_fast(
-                texts, add_special_tokens=False
-            )
+            try:
+                encodings = self.pretrained.backend_tokenizer.encode_batch_fast(
+                    texts, add_special_tokens=False
+                )
+            except (TypeError, UnicodeEncodeError):
+                raise
+            except Exception as error:  # as plain as that, where a word is unknown and [UNK] too
+                raise ModelError(
+                    f"The tokeniser cannot read a text: {str(error).rstrip('.')}.",
+                    "The folder of the model is damaged; download it again.",
+                ) from error
             return [encoding.ids for encoding in encodings]
         if not texts:
             return []
