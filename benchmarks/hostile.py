@@ -83,6 +83,20 @@ TRIALS = {
         seconds=3600,
         share=2,
     ),
+    "values": Trial(
+        title="every value of every JSON file replaced",
+        tests=(
+            "tests/hostile/test_readers.py::test_every_value_of_files",
+            "tests/hostile/test_readers.py::test_every_value_of_folders",
+        ),
+        environment=lambda seed: {
+            "POLYRANK_HOSTILE_CASES": "1",  # exports, too
+            "POLYRANK_HOSTILE_PARTS": "10",
+            "POLYRANK_HOSTILE_SEED": str(seed),
+        },
+        seconds=3600,
+        share=2,
+    ),
     "lines": Trial(
         title="files with a line of 100 MB",
         tests=("tests/hostile/test_readers.py::test_files_with_a_long_line",),

@@ -1,4 +1,5 @@
-"""Damaged bytes, drawn by hypothesis: a valid file with a few edits, or JSON with an absurd value.
+"""Damaged bytes: a valid file with a few edits, or JSON with absurd values. Hypothesis draws them;
+those with one value replaced are also made one after the other.
 
 Knows nothing of what reads them.
 """
@@ -6,6 +7,7 @@ Knows nothing of what reads them.
 from __future__ import annotations
 
 import codecs
+import itertools
 import json
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -18,6 +20,10 @@ MOST_EDITS = 4
 LONGEST_SPAN = 64
 HEADER = 400
 """Bytes at the beginning of a file that are hit more often."""
+FIRST = 2
+"""How many values of a long list or object stand for all of them."""
+MOST_KEYS = 60
+"""An object with more is a table, such as a vocabulary, not a description."""
 PLACEHOLDER = "\x00absurd\x00"
 
 TOKENS = (
@@ -128,8 +134,7 @@ def edited(draw: st.DrawFn, data: bytes) -> bytes:
 @st.composite
 def changed_json(draw: st.DrawFn, data: bytes) -> bytes:
     """JSON, or objects of JSON on lines, with one or two values that are absurd or missing."""
-    text = data.decode("utf-8")
-    lines = text.splitlines() if "\n{" in text.strip() else [text]
+    lines = documents(data)
     at = draw(st.integers(0, len(lines) - 1))
     value = json.loads(lines[at])
     absurd: list[str] = []
@@ -152,31 +157,69 @@ def changed_json(draw: st.DrawFn, data: bytes) -> bytes:
     return "\n".join(lines).encode("utf-8", "surrogatepass")
 
 
+def with_every_value(data: bytes, part: int = 0, parts: int = 1) -> Iterator[bytes]:
+    """JSON with each of its values replaced by each absurd one, and without it; one part of these.
+
+    Only the first values of a list, of a long object (a vocabulary) and of a file with an object on
+    each line are replaced.
+    """
+    lines = documents(data)
+    choices = (
+        (at, place, raw)
+        for at, line in enumerate(lines[:FIRST])
+        for place in places_of(json.loads(line), FIRST)
+        for raw in (*RAW_VALUES, *([None] if place else []))
+    )
+    for at, place, raw in itertools.islice(choices, part, None, parts):
+        value = json.loads(lines[at])
+        if raw is None:
+            del value_at(value, place[:-1])[place[-1]]
+            text = json.dumps(value)
+        elif place:
+            value_at(value, place[:-1])[place[-1]] = PLACEHOLDER
+            text = json.dumps(value).replace(json.dumps(PLACEHOLDER), raw)
+        else:
+            text = raw
+        changed = [*lines[:at], text, *lines[at + 1 :]]
+        yield "\n".join(changed).encode("utf-8", "surrogatepass")
+
+
 def damaged(data: bytes) -> st.SearchStrategy[bytes]:
     """A file with edits; where it is JSON, also one with absurd values."""
     return st.one_of(edited(data), changed_json(data)) if is_json(data) else edited(data)
 
 
+def documents(data: bytes) -> list[str]:
+    """The lines of a file that has an object of JSON on each, or else the whole file."""
+    text = data.decode("utf-8")
+    return text.splitlines() if "\n{" in text.strip() else [text]
+
+
 def is_json(data: bytes) -> bool:
     """Whether a file is JSON, or has a JSON object on each line."""
     try:
-        text = data.decode("utf-8")
-        for part in [text] if not text.strip().count("\n{") else text.splitlines():
-            json.loads(part)
+        for document in documents(data):
+            json.loads(document)
     except ValueError:
         return False
     return True
 
 
-def places_of(value: Any, place: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
-    """The place of a value and of each value in it, as keys and numbers from the outside."""
+def places_of(
+    value: Any, first: int | None = None, place: tuple[Any, ...] = ()
+) -> Iterator[tuple[Any, ...]]:
+    """The place of a value and of each value in it, as keys and numbers from the outside.
+
+    With `first`, only so many values of each list and of each object that is longer than MOST_KEYS.
+    """
     yield place
+    inner: list[tuple[Any, Any]] = []
     if isinstance(value, dict):
-        for name, one in value.items():
-            yield from places_of(one, (*place, name))
+        inner = list(value.items())[: first if len(value) > MOST_KEYS else None]
     elif isinstance(value, list):
-        for number, one in enumerate(value):
-            yield from places_of(one, (*place, number))
+        inner = list(enumerate(value))[:first]
+    for step, one in inner:
+        yield from places_of(one, first, (*place, step))
 
 
 def value_at(value: Any, place: Sequence[Any]) -> Any:

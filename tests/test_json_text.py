@@ -27,6 +27,8 @@ def test_values_are_those_of_the_standard_library(value, ascii_only):
     [
         ("[" * 100_000, "nested more than"),
         ('{"a":' * 100_000, "nested more than"),
+        ("[" * 129 + "]" * 129, "nested more than 128 deep"),
+        ('[{"a": ' * 65 + "1" + "}]" * 65, "nested more than 128 deep"),
         ('{"a": ' + "1" * 5_000 + "}", "more than 4,300 digits"),
         ("{", "Expecting property name"),
         ("", "Expecting value"),
@@ -36,6 +38,20 @@ def test_what_is_wrong_is_a_decode_error(text, problem):
     for given_text in (text, text.encode()):
         with pytest.raises(json.JSONDecodeError, match=problem):
             parse_json(given_text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[" * 128 + "]" * 128,
+        '[{"a": ' * 64 + "1" + "}]" * 64,
+        json.dumps("[" * 1_000),
+        json.dumps([[]] * 1_000),
+        json.dumps({"a": [{}] * 200}),
+    ],
+)
+def test_what_is_not_nested_too_deep(text):
+    assert parse_json(text) == parse_json(text.encode()) == json.loads(text)
 
 
 def test_the_place_of_endless_digits():

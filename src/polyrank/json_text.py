@@ -11,8 +11,8 @@ import sys
 from typing import Any
 
 LONE = re.compile(r"\\u[dD][89a-fA-F]")
-MOST_NESTED = 500
-"""How many lists and objects may lie in each other."""
+MOST_NESTED = 128
+"""How many lists and objects may lie in each other; as many as in serde, which tokenizers uses."""
 TOO_DEEP = f"Lists and objects are nested more than {MOST_NESTED} deep"
 
 
@@ -30,7 +30,10 @@ def parse_json(text: str | bytes) -> Any:
             than Python converts. The error is a ValueError, as that for bytes that are no text.
     """
     try:
-        return json.loads(text)
+        value = json.loads(text)
+        if is_nested_too_deep(value, text):
+            raise json.JSONDecodeError(TOO_DEEP, decoded(text), 0)
+        return value
     except json.JSONDecodeError:
         raise
     except RecursionError:
@@ -44,6 +47,23 @@ def parse_json(text: str | bytes) -> Any:
         raise json.JSONDecodeError(problem, whole, found.start() if found else 0) from None
 
 
+def is_nested_too_deep(value: Any, text: str | bytes) -> bool:
+    """Whether lists and objects lie in each other deeper than MOST_NESTED.
+
+    Python parses more than it can then write or copy.
+    """
+    opening = (b"[", b"{") if isinstance(text, bytes) else ("[", "{")
+    if sum(map(text.count, opening)) <= MOST_NESTED:  # type: ignore[arg-type]
+        return False
+    level = [value]
+    for _ in range(MOST_NESTED):
+        inner = (each.values() if isinstance(each, dict) else each for each in level)
+        level = [one for each in inner for one in each if isinstance(one, (dict, list))]
+        if not level:
+            return False
+    return True
+
+
 def parse_readable_json(text: str) -> Any:
     """`parse_json`, with U+FFFD in place of lone surrogates.
 
@@ -53,10 +73,7 @@ def parse_readable_json(text: str) -> Any:
     value = parse_json(text)
     if "\\u" not in text or not LONE.search(text):
         return value
-    try:
-        return readable(value)
-    except RecursionError:
-        raise json.JSONDecodeError(TOO_DEEP, text, 0) from None
+    return readable(value)
 
 
 def readable(value: Any) -> Any:

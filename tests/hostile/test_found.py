@@ -45,6 +45,13 @@ def one_word(data):
     return json.dumps(found)
 
 
+def token_too_many(data):
+    """Gives a special token a text of its own, so that another token stands for the old one."""
+    found = json.loads(data)
+    found["added_tokens"][0]["content"] = " "
+    return json.dumps(found)
+
+
 def with_id(number):
     """Gives a token an id that the encoder has no embedding for."""
 
@@ -109,6 +116,7 @@ FOLDERS = {
     "endless labels": ("reranker", "2_Dense/config.json", changed(out_features=1 << 31)),
     "ids, read once": ("cross-interaction", "saved/backbone/tokenizer.json", with_id(5_000)),
     "endless id": ("static", "saved/backbone/tokenizer.json", with_id(1 << 31)),
+    "token too many": ("static", "saved/backbone/tokenizer.json", token_too_many),
     "endless id of another": ("model2vec", "saved/tokenizer.json", with_id(1 << 31)),
     "labels": ("labels", "saved", '{"context": '),
     "whose labels": ("labels", "saved.teacher.json", NESTED),
@@ -126,6 +134,10 @@ FOLDERS = {
     ),
     "bytes are a text": ("corpus", "saved/corpus.json", first_part(bytes="5")),
     "part outside": ("corpus", "saved/corpus.json", first_part(file="../part-00000.parquet")),
+    "part with a long name": ("corpus", "saved/corpus.json", first_part(file="a" * 10_000)),
+    "part with NUL in its name": ("corpus", "saved/corpus.json", first_part(file="\0")),
+    "endless rows": ("corpus", "saved/corpus.json", first_part(rows=1 << 31)),
+    "checksum of half an emoji": ("tables", "saved/corpus.json", first_part(sha256="\ud800")),
     "endless count": ("corpus", "saved/corpus.json", changed(counts={"conversations": 2**64})),
     "no counts": ("tables", "tables.json", changed(counts=None)),
     "another kind": ("tables", "tables.json", changed(kind="books")),

@@ -1,8 +1,9 @@
 """Damaged files of every kind: each is read, or refused with a message. Nothing else may happen.
 
 POLYRANK_HOSTILE_CASES is the number of damaged files of each kind; without it, the same few are
-drawn every time. POLYRANK_HOSTILE_MEGABYTES is the length of long lines. `python -m
-benchmarks.hostile` draws others for as long as you like.
+drawn every time. POLYRANK_HOSTILE_MEGABYTES is the length of long lines. Of the files with a value
+of JSON replaced, one in POLYRANK_HOSTILE_PARTS is tried; POLYRANK_HOSTILE_SEED says which. `python
+-m benchmarks.hostile` draws others for as long as you like.
 """
 
 import os
@@ -19,7 +20,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from readers import EXPORTS, READERS, folder_readers, write
 
-from damage import damaged, is_json
+from damage import damaged, is_json, with_every_value
 from polyrank.errors import PolyrankError
 
 CASES = os.environ.get("POLYRANK_HOSTILE_CASES")
@@ -83,6 +84,23 @@ def test_damaged_files(reader, tmp_path, record_property):
 def test_damaged_folders(name, folders, tmp_path, record_property):
     assert set(folders) == set(FOLDERS)
     try_damaged(folders[name], int(CASES or 5), tmp_path, record_property)
+
+
+@pytest.mark.parametrize(
+    "reader",
+    [
+        pytest.param(each, id=each.name)
+        for each in READERS
+        if any(map(is_json, each.files.values()))
+    ],
+)
+def test_every_value_of_files(reader, tmp_path, record_property):
+    try_every_value(reader, tmp_path, record_property)
+
+
+@pytest.mark.parametrize("name", FOLDERS)
+def test_every_value_of_folders(name, folders, tmp_path, record_property):
+    try_every_value(folders[name], tmp_path, record_property)
 
 
 @pytest.mark.parametrize("reader", [pytest.param(each, id=each.name) for each in READERS])
@@ -152,3 +170,16 @@ def try_damaged(reader, count, tmp_path, record_property):
 
     each()
     record_property("cases", count)
+
+
+def try_every_value(reader, tmp_path, record_property):
+    """Try one part of what `with_every_value` makes of each file; the next seed tries the next."""
+    parts = int(os.environ.get("POLYRANK_HOSTILE_PARTS", "997")) * reader.one_in
+    seed = int(os.environ.get("POLYRANK_HOSTILE_SEED", "0"))
+    cases = 0
+    for name, data in sorted(reader.files.items()):
+        if is_json(data):
+            for changed in with_every_value(data, seed % parts, parts):
+                read_damaged(reader, {name: changed}, tmp_path / "damaged")
+                cases += 1
+    record_property("cases", cases)

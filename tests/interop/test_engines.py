@@ -5,10 +5,11 @@ import json
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
 
 import pytest
 import torch
-from exported_models import CASES
+from exported_models import CASES, reseal
 
 import polyrank
 from polyrank import BiEncoder, Index, PolyEncoder, load_model
@@ -225,10 +226,18 @@ def unknown_special_token(folder):
     file.write_text(json.dumps(tokenizer))
 
 
-def without_a_name(folder):
+def other_width(folder):
     record = json.loads((folder / "export.json").read_text())
-    del record["graphs"]["candidate"]
+    record["encoders"]["backbone"]["width"] = 2**31
     (folder / "export.json").write_text(json.dumps(record))
+
+
+def without_a_name(folder):
+    def without(record):
+        graphs = {name: each for name, each in record.graphs.items() if name != "candidate"}
+        return replace(record, graphs=graphs)
+
+    reseal(folder, without)
 
 
 @pytest.mark.parametrize(
@@ -241,6 +250,7 @@ def without_a_name(folder):
         (half_a_record, "does not describe an exported model"),
         (outside, "a graph lies in another folder"),
         (unknown_special_token, "could not be loaded: no entry found"),
+        (other_width, "not those that its graphs were made for"),
         (without_a_name, "does not say where the graph candidate is"),
     ],
 )
@@ -250,31 +260,14 @@ def test_a_damaged_export_is_refused(damage, words, poly):
         load_model(poly)
 
 
-def sealed(folder, change):
-    """Change the record of an export, and make its checksums and its fingerprint fit again."""
-    from dataclasses import replace
-
-    from polyrank.models.description import identity_of
-    from polyrank.models.engines.record import (
-        export_fingerprint,
-        file_records,
-        read_record,
-        write_record,
-    )
-
-    record = replace(read_record(folder), files=file_records(folder, ["encoder.onnx"]))
-    record = change(record)
-    identity = identity_of(load_model_settings(folder))
-    write_record(folder, replace(record, fingerprint=export_fingerprint(identity, record)))
-
-
-def load_model_settings(folder):
-    from polyrank.config import from_mapping
-    from polyrank.models.config import CONFIGS
-    from polyrank.models.description import read_description
-
-    described = read_description(folder)
-    return from_mapping(CONFIGS[described.architecture], described.settings, where="a test")
+def test_ids_that_the_graph_has_no_embedding_for(poly):
+    file = poly / "backbone" / "tokenizer.json"
+    tokenizer = json.loads(file.read_text())
+    tokenizer["model"]["vocab"]["file"] = 5_000
+    file.write_text(json.dumps(tokenizer))
+    model = load_model(poly)
+    with pytest.raises(ModelError, match="gives ids up to 5,000, for which"):
+        model.rank("how do I read a file", ["with open"])
 
 
 def test_an_export_says_how_far_it_is_from_torch(exported):
@@ -425,7 +418,7 @@ def test_training_refuses_an_export(exported, tmp_path, capsys):
 
 def test_the_graph_of_another_kind_of_model_is_refused(poly, exported):
     shutil.copy(exported("electra")[1] / "pair.onnx", poly / "encoder.onnx")
-    sealed(poly, lambda record: record)
+    reseal(poly)
     with pytest.raises(ModelError, match="takes attention_mask, input_ids, token_type_ids"):
         load_model(poly)
 
@@ -436,14 +429,14 @@ def test_an_opset_that_the_runtime_lacks_is_refused(poly):
     graph = onnx.load(poly / "encoder.onnx")
     graph.opset_import[0].version = 999
     onnx.save(graph, poly / "encoder.onnx")
-    sealed(poly, lambda record: record)
+    reseal(poly)
     with pytest.raises(ModelError, match=r"ONNX Runtime .* cannot read the graph .*opset"):
         load_model(poly)
 
 
 def test_no_graph_at_all_is_refused(poly):
     (poly / "encoder.onnx").write_bytes(b"no graph")
-    sealed(poly, lambda record: record)
+    reseal(poly)
     with pytest.raises(ModelError, match="cannot read the graph"):
         load_model(poly)
 

@@ -74,6 +74,7 @@ class Backbone(nn.Module):
         self.kind: str | None = config.model_type
         """The kind of encoder, `bert` for instance; None for one inside a graph."""
         self.width: int = config.hidden_size
+        self.vocab_size: int | None = getattr(config, "vocab_size", None)
         self.has_segments = (
             "token_type_ids" in accepted and getattr(config, "type_vocab_size", 0) >= 2
         )
@@ -112,11 +113,15 @@ def known_ids(ids: Tensor) -> Iterator[None]:
     try:
         yield
     except IndexError as error:
-        raise ModelError(
-            f"The tokeniser gives ids up to {int(ids.max())}, for which the encoder has no "
-            "embedding.",
-            "The folder mixes files of two models; download it again.",
-        ) from error
+        raise unknown_ids(int(ids.max())) from error
+
+
+def unknown_ids(highest: int) -> ModelError:
+    """The error for ids of which the encoder has no embedding for the highest."""
+    return ModelError(
+        f"The tokeniser gives ids up to {highest:,}, for which the encoder has no embedding.",
+        "The folder mixes files of two models; download it again.",
+    )
 
 
 class Tower(NamedTuple):

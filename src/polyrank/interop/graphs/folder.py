@@ -73,7 +73,9 @@ def write_graphs(
         file, written = write(each, folder)
         names += written
         for output in each.outputs:
-            graphs[output] = Graph(file=file, inputs=each.inputs, output=output)
+            graphs[output] = Graph(
+                file=file, inputs=each.inputs, output=output, vocab_size=each.vocab_size
+            )
     record = ExportRecord(
         engine=engine,
         precision=precision,

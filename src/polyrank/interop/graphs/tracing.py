@@ -12,11 +12,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
 
+from polyrank.models.backbone import Backbone
 from polyrank.models.base import Model
 from polyrank.models.cross_encoder import CrossEncoder
 from polyrank.models.engines.record import EncoderShape
@@ -45,16 +46,20 @@ class GraphFile:
     """Inputs to trace with."""
     dynamic_axes: tuple[tuple[int, ...], ...]
     """The axes of each input whose sizes may vary."""
+    vocab_size: int | None = None
+    """How many ids its encoder has embeddings for; None if it takes no ids."""
 
 
 class TowerGraph(nn.Module):
     """An encoder with all that makes vectors of its outputs."""
 
+    tower: Backbone
+
     def __init__(self, model: Towers, graphs: tuple[str, ...]) -> None:
         super().__init__()
         self.graphs = graphs
         self.model = model
-        self.tower = model.get_submodule(model.tower_of(graphs[0]))
+        self.tower = cast("Backbone", model.get_submodule(model.tower_of(graphs[0])))
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor) -> tuple[Tensor, ...]:
         """(B, T), (B, T) → the vectors of each graph."""
@@ -66,9 +71,12 @@ class TowerGraph(nn.Module):
 class PairGraph(nn.Module):
     """A cross-encoder: from a pair's tokens to its score or logits."""
 
+    tower: Backbone
+
     def __init__(self, model: CrossEncoder) -> None:
         super().__init__()
         self.model = model
+        self.tower = model.tower
 
     def forward(
         self, input_ids: Tensor, attention_mask: Tensor, token_type_ids: Tensor | None = None
@@ -84,6 +92,8 @@ class PairGraph(nn.Module):
 class ContextGraph(nn.Module):
     """What a cross-encoder that reads once keeps of a context."""
 
+    tower: Backbone
+
     def __init__(self, model: CrossEncoder) -> None:
         super().__init__()
         self.tower = model.tower
@@ -97,6 +107,8 @@ class ContextGraph(nn.Module):
 
 class BlockGraph(nn.Module):
     """A cross-encoder that reads once: from a context's states and its candidates to scores."""
+
+    tower: Backbone
 
     def __init__(self, model: CrossEncoder) -> None:
         super().__init__()
@@ -169,7 +181,7 @@ def graphs_read_once(model: CrossEncoder) -> list[GraphFile]:
     ids = torch.tensor([model.context_ids(["one text"])[0] * EXAMPLE_SHAPE[1]])[
         :, : EXAMPLE_SHAPE[1]
     ]
-    context = ContextGraph(model).eval()
+    context, block = ContextGraph(model).eval(), BlockGraph(model).eval()
     with torch.no_grad():
         (kept,) = context(ids)
     return [
@@ -180,14 +192,16 @@ def graphs_read_once(model: CrossEncoder) -> list[GraphFile]:
             outputs=("kept",),
             example=(ids,),
             dynamic_axes=((1,),),
+            vocab_size=context.tower.vocab_size,
         ),
         GraphFile(
             name="candidates",
-            module=BlockGraph(model).eval(),
+            module=block,
             inputs=("kept", IDS, MASK),
             outputs=("block",),
             example=(kept, candidates[IDS], candidates[MASK]),
             dynamic_axes=((1,), (0, 1), (0, 1)),
+            vocab_size=block.tower.vocab_size,
         ),
     ]
 
@@ -198,7 +212,11 @@ def takes_segments(model: CrossEncoder) -> bool:
 
 
 def text_graph(
-    name: str, module: nn.Module, inputs: tuple[str, ...], outputs: tuple[str, ...], model: Model
+    name: str,
+    module: TowerGraph | PairGraph,
+    inputs: tuple[str, ...],
+    outputs: tuple[str, ...],
+    model: Model,
 ) -> GraphFile:
     """A graph that takes token ids."""
     example = example_batch(model, name)
@@ -209,6 +227,7 @@ def text_graph(
         outputs=outputs,
         example=tuple(example[each] for each in inputs),
         dynamic_axes=((0, 1),) * len(inputs),
+        vocab_size=module.tower.vocab_size,
     )
 
 

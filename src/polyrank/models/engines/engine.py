@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from polyrank.errors import ModelError, UsageError
+from polyrank.models.backbone import unknown_ids
 from polyrank.models.config import EngineName
 from polyrank.models.description import DESCRIPTION, WEIGHTS
 from polyrank.models.engines.record import (
@@ -115,6 +116,19 @@ def require_ends(folder: Path, graph: Graph, inputs: set[str], outputs: set[str]
             f"{graph.output}.",
             f"The file is another model's. {AGAIN}",
         )
+
+
+def inputs_of(graph: Graph, batch: Mapping[str, Tensor]) -> dict[str, Any]:
+    """The inputs of a graph as arrays. Raises ModelError for an id that its encoder does not have.
+
+    ONNX Runtime would fail at one, and OpenVINO would read another token.
+    """
+    ids = batch.get("input_ids")
+    if graph.vocab_size is not None and ids is not None and ids.numel():
+        highest = int(ids.max())
+        if highest >= graph.vocab_size:
+            raise unknown_ids(highest)
+    return {name: input_of(batch, name).numpy() for name in graph.inputs}
 
 
 def input_of(batch: Mapping[str, Tensor], name: str) -> Tensor:

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from polyrank.errors import MissingExtraError, ModelError, UsageError
-from polyrank.models.engines.engine import input_of, require_ends
+from polyrank.models.engines.engine import inputs_of, require_ends
 from polyrank.models.engines.record import ExportRecord
 from polyrank.runtime import resolve_dtype
 
@@ -51,7 +51,7 @@ class OnnxEngine:
     def run(self, graph: str, batch: Mapping[str, Tensor]) -> Tensor:
         """The results of a graph, float32, of a batch."""
         wanted = self.record.graphs[graph]
-        feeds = {name: input_of(batch, name).numpy() for name in wanted.inputs}
+        feeds = inputs_of(wanted, batch)
         results = self.sessions[wanted.file].run([wanted.output], feeds, self.run_options)
         return torch.from_numpy(results[0])
 

@@ -50,6 +50,7 @@ class GraphBackbone(Backbone):
         self.place = torch.nn.Parameter(torch.empty(0))  # says where other weights are made
         self.kind = None
         self.width = shape.width
+        self.vocab_size = None  # the graphs say it
         self.has_segments = shape.has_segments
         self.max_length = shape.max_length
         self.first_place = shape.first_place

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from polyrank.errors import MissingExtraError, ModelError, UsageError
-from polyrank.models.engines.engine import input_of, require_ends
+from polyrank.models.engines.engine import inputs_of, require_ends
 from polyrank.models.engines.record import ExportRecord
 from polyrank.runtime import resolve_dtype
 
@@ -50,7 +50,7 @@ class OpenVinoEngine:
         """The results of a graph, float32, of a batch."""
         wanted = self.record.graphs[graph]
         request = self.request_for(wanted.file)
-        feeds = {name: input_of(batch, name).numpy() for name in wanted.inputs}
+        feeds = inputs_of(wanted, batch)
         request.infer(feeds, share_inputs=True)
         # the request writes its next results to the same memory
         return torch.from_numpy(request.get_tensor(wanted.output).data.copy())

@@ -35,7 +35,7 @@ from polyrank.json_text import parse_json
 from polyrank.storage import sha256_of
 
 EXPORT = "export.json"
-FORMAT = 1
+FORMAT = 2
 AGAIN = "Export the model again."
 
 
@@ -46,6 +46,8 @@ class Graph:
     file: str
     inputs: tuple[str, ...]
     output: str
+    vocab_size: int | None = None
+    """How many ids its encoder has embeddings for; None if it takes no ids."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -131,11 +133,14 @@ def write_record(folder: Path, record: ExportRecord) -> None:
 def export_fingerprint(identity: Mapping[str, Any], record: ExportRecord) -> str:
     """The SHA-256 of everything that defines the scores of an exported model.
 
-    These are the settings, `identity`, the engine and the bytes of the graphs. So graphs are
-    another model than the weights that they were made of, and than any other graphs (decision 16).
+    These are the settings, `identity`, the engine, the bytes of the graphs, and what `export.json`
+    says of them and of the encoders. So graphs are another model than the weights that they were
+    made of, and than any other graphs (decision 16).
     """
     files = {name: each.sha256 for name, each in record.files.items()}
     described = {**identity, "engine": record.engine, "files": files}
+    described["graphs"] = {name: asdict(each) for name, each in record.graphs.items()}
+    described["encoders"] = {name: asdict(each) for name, each in record.encoders.items()}
     return hashlib.sha256(json.dumps(described, sort_keys=True).encode()).hexdigest()
 
 

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 
 from polyrank.config import from_mapping
 from polyrank.errors import ModelError, UsageError
-from polyrank.models.backbone import BACKBONE_FOLDER, Backbone
+from polyrank.models.backbone import BACKBONE_FOLDER, Backbone, unknown_ids
 from polyrank.models.folder import read_tensors
 from polyrank.models.foreign.modules import read_json, read_known, read_modules
 from polyrank.models.foreign.sentence_transformers import COSINE, read_prompts, read_similarity
@@ -116,6 +116,7 @@ class StaticBackbone(Backbone):
         nn.Module.__init__(self)
         self.encoder = encoder
         self.width = encoder.config.hidden_size
+        self.vocab_size = encoder.config.vocab_size
         self.has_segments = False
         self.max_length = None
         self.first_place = 0
@@ -277,6 +278,9 @@ def empty_static(folder: Path, *, trainable: bool = True) -> tuple[StaticBackbon
         ) from error
     pretrained = load_word_tokenizer(folder, trainable=trainable)
     tokenizer = BareTokenizer(pretrained, drops_unknown=config.drops_unknown)
+    count = pretrained.backend_tokenizer.get_vocab_size()
+    if count > config.vocab_size:
+        raise unknown_ids(count - 1)
     return StaticBackbone(StaticEncoder(config)).eval(), tokenizer
 
 

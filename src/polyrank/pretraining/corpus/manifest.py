@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
+import re
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -121,9 +122,14 @@ def require_sound(manifest: Manifest) -> None:
         raise ValueError("kind, language or damage is not one of its values")
     if not all(isinstance(each, dict) for each in (manifest.source, manifest.settings)):
         raise ValueError("source or settings is not an object")
+    if not all(re.fullmatch("[0-9a-f]{64}", part.sha256) for part in manifest.parts):
+        raise ValueError("a checksum is not one")
     counts = [*manifest.counts.values(), *(part.rows for part in manifest.parts)]
     if not all(type(count) is int and 0 <= count <= sys.maxsize for count in counts):
         raise ValueError("a count is not a whole number, or larger than any")
+    documents = sum(part.rows for part in manifest.parts)
+    if documents != manifest.counts.get(manifest.kind):
+        raise ValueError(f"the parts have {documents:,} documents, and the counts others")
     for part in manifest.parts:
         if Path(part.file).name != part.file:
             raise ValueError(f"the part {part.file!r} lies in another folder")

@@ -107,10 +107,13 @@ class Corpus:
 
     def require_size(self, part: Part) -> None:
         """Raise DataError if a part is missing or has another length."""
-        path = self.path / part.file
-        if not path.is_file():
-            raise self.damaged(part, "it is missing")
-        size = path.stat().st_size
+        try:
+            size = (self.path / part.file).stat().st_size
+        except FileNotFoundError:
+            raise self.damaged(part, "it is missing") from None
+        except (OSError, ValueError) as error:  # a name with NUL, or half an emoji
+            reason = getattr(error, "strerror", None) or error
+            raise self.damaged(part, f"it cannot be read, {reason}") from error
         if size != part.bytes:
             raise self.damaged(part, f"it has {size:,} bytes, not {part.bytes:,}")
 
