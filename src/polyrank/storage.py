@@ -10,7 +10,8 @@ import os
 import shutil
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from pathlib import Path, PureWindowsPath
 from typing import Any
 
@@ -284,6 +285,26 @@ def sha256_of(path: Path, advance: Callable[[int], None] = lambda _: None) -> st
             digest.update(block)
             advance(len(block))
     return digest.hexdigest()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class FileRecord:
+    """What a file must have: its size in bytes and its SHA-256."""
+
+    bytes: int
+    sha256: str
+
+
+def file_records(
+    folder: Path, files: Iterable[Path], advance: Callable[[int], None] = lambda _: None
+) -> dict[str, FileRecord]:
+    """The size and checksum of files below `folder`, by their names there."""
+    return {
+        path.relative_to(folder).as_posix(): FileRecord(
+            bytes=path.stat().st_size, sha256=sha256_of(path, advance)
+        )
+        for path in sorted(files)
+    }
 
 
 def checksums_of(

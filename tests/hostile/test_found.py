@@ -116,6 +116,7 @@ FOLDERS = {
     "endless labels": ("reranker", "2_Dense/config.json", changed(out_features=1 << 31)),
     "ids, read once": ("cross-interaction", "saved/backbone/tokenizer.json", with_id(5_000)),
     "endless id": ("static", "saved/backbone/tokenizer.json", with_id(1 << 31)),
+    "endless words": ("static", "saved/backbone/config.json", changed(vocab_size=1 << 31)),
     "token too many": ("static", "saved/backbone/tokenizer.json", token_too_many),
     "endless id of another": ("model2vec", "saved/tokenizer.json", with_id(1 << 31)),
     "labels": ("labels", "saved", '{"context": '),

@@ -14,10 +14,10 @@ from polyrank.models.config import CONFIGS, ClassifierConfig, DenseLayer
 from polyrank.models.description import identity_of, read_description
 from polyrank.models.engines.record import (
     export_fingerprint,
-    file_records,
     read_record,
     write_record,
 )
+from polyrank.storage import file_records
 from tiny_encoders import load_variant
 
 
@@ -64,7 +64,9 @@ def export_case(model, folder, to="onnx"):
 def reseal(folder, change=lambda record: record):
     """Change the record of an export, and make its checksums and its fingerprint fit again."""
     record = read_record(folder)
-    record = change(replace(record, files=file_records(folder, list(record.files))))
+    record = change(
+        replace(record, files=file_records(folder, [folder / name for name in record.files]))
+    )
     described = read_description(folder)
     config = from_mapping(CONFIGS[described.architecture], described.settings, where="a test")
     fingerprint = export_fingerprint(identity_of(config), record)

@@ -43,7 +43,7 @@ KEPT = (torch.bfloat16, torch.float16)
 
 WIDTHS = (
     *("hidden_size", "dim", "d_model", "embedding_size", "intermediate_size", "hidden_dim"),
-    *("ffn_dim", "vocab_size", "type_vocab_size", "max_position_embeddings"),
+    *("ffn_dim", "vocab_size", "type_vocab_size", "max_position_embeddings", "num_vectors"),
 )
 """Settings of encoders that are a size of some tensor."""
 DEPTHS = ("num_hidden_layers", "n_layers", "num_layers")

@@ -34,10 +34,10 @@ from polyrank.models.engines.record import (
     ExportRecord,
     Graph,
     export_fingerprint,
-    file_records,
     read_record,
     write_record,
 )
+from polyrank.storage import file_records
 
 WriteGraph = Callable[[GraphFile, Path], tuple[str, list[str]]]
 """Writes a graph into a folder, and names its file and all files."""
@@ -80,7 +80,7 @@ def write_graphs(
         engine=engine,
         precision=precision,
         graphs=graphs,
-        files=file_records(folder, names),
+        files=file_records(folder, [folder / name for name in names]),
         encoders=encoder_shapes(model),
         fingerprint="",
         source={"fingerprint": model.fingerprint(), "architecture": model.architecture},

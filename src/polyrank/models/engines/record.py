@@ -32,7 +32,7 @@ from typing import Any
 from polyrank.config import from_mapping
 from polyrank.errors import ModelError, UsageError
 from polyrank.json_text import parse_json
-from polyrank.storage import sha256_of
+from polyrank.storage import FileRecord, sha256_of
 
 EXPORT = "export.json"
 FORMAT = 2
@@ -59,14 +59,6 @@ class EncoderShape:
     has_segments: bool
     first_place: int = 0
     is_causal: bool = False
-
-
-@dataclass(frozen=True, kw_only=True)
-class FileRecord:
-    """A file of an export."""
-
-    bytes: int
-    sha256: str
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -142,14 +134,6 @@ def export_fingerprint(identity: Mapping[str, Any], record: ExportRecord) -> str
     described["graphs"] = {name: asdict(each) for name, each in record.graphs.items()}
     described["encoders"] = {name: asdict(each) for name, each in record.encoders.items()}
     return hashlib.sha256(json.dumps(described, sort_keys=True).encode()).hexdigest()
-
-
-def file_records(folder: Path, names: list[str]) -> dict[str, FileRecord]:
-    """The size and the checksum of each file."""
-    return {
-        name: FileRecord(bytes=(folder / name).stat().st_size, sha256=sha256_of(folder / name))
-        for name in sorted(names)
-    }
 
 
 def require_files(folder: Path, record: ExportRecord, identity: Mapping[str, Any]) -> None:

@@ -15,7 +15,8 @@ from pathlib import Path
 
 from polyrank._version import __version__
 from polyrank.errors import ModelError, StorageError
-from polyrank.models.hub.files import DESCRIPTIONS, MODULES, OWN, TOKENIZER, needed
+from polyrank.models.description import DESCRIPTION
+from polyrank.models.hub.files import DESCRIPTIONS, MODULES, TOKENIZER, needed
 from polyrank.progress import Say, silent
 
 FIRST = (*DESCRIPTIONS, *TOKENIZER)
@@ -204,7 +205,7 @@ def cached(name: str, access: Access) -> Path | None:
     folder = next((Path(file).parent for file in found if isinstance(file, str)), None)
     if folder is None or not is_whole(folder):
         return None
-    if not (folder / OWN).is_file() and found[FIRST.index(MODULES)] is None:
+    if not (folder / DESCRIPTION).is_file() and found[FIRST.index(MODULES)] is None:
         return None
     return folder
 

@@ -11,16 +11,16 @@ from pathlib import Path
 from typing import Any
 
 from polyrank.errors import ModelError
+from polyrank.models.description import DESCRIPTION, SHARDS, WEIGHTS, shards_of
+from polyrank.models.engines.record import EXPORT, read_record
 from polyrank.storage import read_object
 
 ADAPTER = "adapter_config.json"
 MODULES = "modules.json"
-OWN = "polyrank.json"
-EXPORT = "export.json"
 ROUTER = "router_config.json"
 DESCRIPTIONS = (
     "config.json",
-    OWN,
+    DESCRIPTION,
     MODULES,
     ADAPTER,
     ROUTER,
@@ -44,9 +44,7 @@ VOCABULARIES = (
     "tokenizer.model",
 )
 """What a tokeniser is made of where there is no tokenizer.json."""
-WEIGHTS = "model.safetensors"
 ADAPTER_WEIGHTS = "adapter_model.safetensors"
-INDEX = f"{WEIGHTS}.index.json"
 PICKLES = (".bin", ".pt", ".pth", ".ckpt", ".pkl")
 WITH_WEIGHTS = ("Transformer", "Dense", "LayerNorm", "StaticEmbedding")
 """The modules of sentence-transformers that have weights; others are refused when they are read."""
@@ -70,13 +68,13 @@ def needed(folder: Path, names: Collection[str]) -> list[str]:
 
 def places_of(folder: Path) -> Iterator[tuple[str, bool]]:
     """The folders of a model that hold something, "" for its own, and whether they hold weights."""
-    if (folder / OWN).is_file():
+    if (folder / DESCRIPTION).is_file():
         from polyrank.models.backbone import BACKBONE_FOLDER
 
         yield "", True
         yield BACKBONE_FOLDER, False
         yield f"candidate_{BACKBONE_FOLDER}", False
-        adapters = read_object(folder / OWN).get("adapters")
+        adapters = read_object(folder / DESCRIPTION).get("adapters")
         if isinstance(adapters, dict):
             below = {str(each.get("folder")) for each in adapters.values()}
             yield from ((place, True) for place in sorted(below - {"."}))
@@ -110,7 +108,7 @@ def kind_of(name: Any) -> str:
 
 def read_first(place: str, names: Collection[str]) -> list[str]:
     """The descriptions and the tokeniser in a place."""
-    wanted = [*DESCRIPTIONS, *TOKENIZER, INDEX]
+    wanted = [*DESCRIPTIONS, *TOKENIZER, SHARDS]
     if join(place, TOKENIZER[0]) not in names and join(place, DESCRIPTIONS[0]) in names:
         wanted += VOCABULARIES
     return [file for name in wanted if (file := join(place, name)) in names]
@@ -121,20 +119,19 @@ def weights_of(folder: Path, place: str, names: Collection[str]) -> list[str]:
 
     Raises ModelError if there are none, or only pickled ones.
     """
-    if not place and OWN in names and EXPORT in names:
-        from polyrank.models.engines.record import read_record
-
+    if not place and DESCRIPTION in names and EXPORT in names:
         return require_all(folder, sorted(read_record(folder).files), names)
     adapter = join(place, ADAPTER) in names
-    whole, index = join(place, ADAPTER_WEIGHTS if adapter else WEIGHTS), join(place, INDEX)
+    whole, index = join(place, ADAPTER_WEIGHTS if adapter else WEIGHTS), join(place, SHARDS)
     if whole in names:
-        with_heads = adapter and join(place, OWN) in names  # the adapter of a model of our own
+        with_heads = (
+            adapter and join(place, DESCRIPTION) in names
+        )  # the adapter of a model of our own
         return [whole, join(place, WEIGHTS)] if with_heads else [whole]
     if index in names and not adapter:
-        shards = read_object(folder / index).get("weight_map")
-        if isinstance(shards, dict) and shards:
-            files = sorted({join(place, str(file)) for file in shards.values()})
-            return require_all(folder, files, names)
+        files = {join(place, file) for file in shards_of(folder / place).values()}
+        if files:
+            return require_all(folder, sorted(files), names)
     pickled = [each for each in names if each.endswith(PICKLES) and parent(each) == place]
     if pickled:
         raise ModelError(

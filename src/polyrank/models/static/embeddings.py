@@ -20,7 +20,7 @@ from torch import Tensor, nn
 
 from polyrank.config import from_mapping
 from polyrank.errors import ModelError, UsageError
-from polyrank.models.backbone import BACKBONE_FOLDER, Backbone, unknown_ids
+from polyrank.models.backbone import BACKBONE_FOLDER, Backbone, require_sizes, unknown_ids
 from polyrank.models.folder import read_tensors
 from polyrank.models.foreign.modules import read_json, read_known, read_modules
 from polyrank.models.foreign.sentence_transformers import COSINE, read_prompts, read_similarity
@@ -276,6 +276,7 @@ def empty_static(folder: Path, *, trainable: bool = True) -> tuple[StaticBackbon
             f"{folder / 'config.json'} does not describe static embeddings: {error}.",
             "The folder is damaged; save the model again.",
         ) from error
+    require_sizes(config, folder)
     pretrained = load_word_tokenizer(folder, trainable=trainable)
     tokenizer = BareTokenizer(pretrained, drops_unknown=config.drops_unknown)
     count = pretrained.backend_tokenizer.get_vocab_size()

@@ -23,11 +23,11 @@ from polyrank.retrieval.bulk.parts import (
 )
 from polyrank.retrieval.source import Candidates
 from polyrank.retrieval.store.build import Complete, finish_folder, nothing_more, unchanged
-from polyrank.retrieval.store.manifest import FileRecord, build_job
+from polyrank.retrieval.store.manifest import build_job
 from polyrank.retrieval.store.shard import Shard, require_unique_ids
 from polyrank.retrieval.store.writing import shard_folder
 from polyrank.retrieval.vector_model import VectorModel
-from polyrank.storage import sha256_of, storage_errors
+from polyrank.storage import FileRecord, sha256_of, storage_errors
 
 SHOWN_PARTS = 10
 

@@ -37,7 +37,7 @@ from polyrank.retrieval.store.manifest import (
     SHARDS,
     ShardLayout,
     Storage,
-    file_records,
+    new_records,
 )
 from polyrank.retrieval.store.metadata import FieldKinds
 from polyrank.retrieval.store.shard import Shard, require_unique_ids
@@ -200,7 +200,7 @@ class BulkEncoder:
     def _finished(self, index: int, fresh: Path, shards: list[Shard]) -> Part:
         start, stop = self.job.rows_of(index)
         with storage_errors(fresh):
-            files = file_records(fresh, fresh.glob(f"{SHARDS}/*/*"))
+            files = new_records(fresh, fresh.glob(f"{SHARDS}/*/*"))
         return Part(
             job=self.job,
             index=index,

@@ -23,14 +23,13 @@ from polyrank.errors import IndexFolderError, UsageError
 from polyrank.jobs import Job
 from polyrank.json_text import parse_json
 from polyrank.retrieval.store.manifest import (
-    FileRecord,
     ShardLayout,
     ShardRecord,
     Storage,
     checksum_of,
     shard_from_plain,
 )
-from polyrank.storage import leaves, storage_errors
+from polyrank.storage import FileRecord, leaves, storage_errors
 
 PART = "part.json"
 FORMAT = "polyrank-part"

@@ -25,14 +25,13 @@ from polyrank.retrieval.store.manifest import (
     MANIFEST,
     REBUILD,
     VERSION,
-    FileRecord,
     ModelRecord,
-    file_records,
+    new_records,
     require_version,
 )
 from polyrank.retrieval.vector_model import VectorModel
 from polyrank.scoring.poly import Attention
-from polyrank.storage import replaced_folder
+from polyrank.storage import FileRecord, replaced_folder
 
 MILVUS = "milvus"
 BUILDING = "_building"
@@ -75,7 +74,7 @@ def build_remote(
         engine.publish(address.collection)
     with replaced_folder(folder) as fresh:
         copy_model(model, fresh, record)
-        files = file_records(fresh, [path for path in fresh.rglob("*") if path.is_file()])
+        files = new_records(fresh, [path for path in fresh.rglob("*") if path.is_file()])
         plain = {
             "format": FORMAT,
             "version": VERSION,

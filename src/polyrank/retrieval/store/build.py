@@ -20,13 +20,12 @@ from polyrank.retrieval.store.manifest import (
     MANIFEST,
     MODEL_FOLDER,
     SHARDS,
-    FileRecord,
     Manifest,
     ModelRecord,
     ShardLayout,
     Storage,
     build_job,
-    file_records,
+    new_records,
     write_manifest,
 )
 from polyrank.retrieval.store.metadata import FieldKinds
@@ -41,7 +40,7 @@ from polyrank.retrieval.store.writing import (
     write_texts,
 )
 from polyrank.retrieval.vector_model import VectorModel
-from polyrank.storage import exclusive, storage_errors
+from polyrank.storage import FileRecord, exclusive, storage_errors
 
 Complete = Callable[[Path], None]
 NOTHING_KNOWN: Mapping[str, FileRecord] = MappingProxyType({})
@@ -144,7 +143,7 @@ def finish_folder(
         (folder / LOCK).touch()
         files = {file for file in folder.rglob("*") if file.is_file()}
         outside = {folder / MANIFEST, folder / LOCK, *(folder / name for name in known)}
-        records = {**known, **file_records(folder, files - outside)}
+        records = {**known, **new_records(folder, files - outside)}
     manifest = Manifest(
         generation=1,
         model=record,

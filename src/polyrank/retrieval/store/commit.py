@@ -22,16 +22,15 @@ from polyrank.retrieval.store.manifest import (
     LOCK,
     SEARCH,
     SHARDS,
-    FileRecord,
     Manifest,
     ShardRecord,
-    file_records,
+    new_records,
     read_manifest,
     require_same_maker,
     write_manifest,
 )
 from polyrank.retrieval.store.shard import DELETED
-from polyrank.storage import exclusive, storage_errors, synchronise, synchronise_folder
+from polyrank.storage import FileRecord, exclusive, storage_errors, synchronise, synchronise_folder
 
 
 class Change:
@@ -70,7 +69,7 @@ class Change:
                 synchronise(file)
             for folder in sorted({folder for file in new for folder in self.above(file)}):
                 synchronise_folder(folder)
-            records = file_records(self.folder, new)
+            records = new_records(self.folder, new)
         old = self.manifest
         kept = {name: record for name, record in old.files.items() if belongs(name, shards, search)}
         return write_manifest(

@@ -20,7 +20,15 @@ from polyrank.errors import IndexFolderError, UsageError
 from polyrank.jobs import Job
 from polyrank.json_text import parse_json
 from polyrank.progress import bar
-from polyrank.storage import leaves, sha256_of, storage_errors, synchronise, synchronise_folder
+from polyrank.storage import (
+    FileRecord,
+    file_records,
+    leaves,
+    sha256_of,
+    storage_errors,
+    synchronise,
+    synchronise_folder,
+)
 
 MANIFEST = "manifest.json"
 LOCK = "lock"
@@ -62,14 +70,6 @@ class ShardRecord:
     live: int
     fields: Mapping[str, str] = field(default_factory=dict)
     deleted: str | None = None
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class FileRecord:
-    """What a file must have: its size in bytes and its SHA-256."""
-
-    bytes: int
-    sha256: str
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -272,17 +272,12 @@ def damaged(path: Path, problem: str) -> IndexFolderError:
     return IndexFolderError(f"{path} is damaged: {problem}.", REBUILD)
 
 
-def file_records(folder: Path, files: Iterable[Path]) -> dict[str, FileRecord]:
-    """The size and checksum of files below `folder`, by their names in the manifest."""
-    ordered = sorted(files)
-    total = sum(path.stat().st_size for path in ordered)
+def new_records(folder: Path, files: Iterable[Path]) -> dict[str, FileRecord]:
+    """The size and checksum of new files below `folder`, by their names in the manifest."""
+    new = list(files)
+    total = sum(path.stat().st_size for path in new)
     with bar("Computing checksums", total=total, unit="bytes") as advance:
-        return {
-            path.relative_to(folder).as_posix(): FileRecord(
-                bytes=path.stat().st_size, sha256=sha256_of(path, advance)
-            )
-            for path in ordered
-        }
+        return file_records(folder, new, advance)
 
 
 def check_sizes(folder: Path, files: Mapping[str, FileRecord]) -> None:
