@@ -124,10 +124,8 @@ def weights_of(folder: Path, place: str, names: Collection[str]) -> list[str]:
     adapter = join(place, ADAPTER) in names
     whole, index = join(place, ADAPTER_WEIGHTS if adapter else WEIGHTS), join(place, SHARDS)
     if whole in names:
-        with_heads = (
-            adapter and join(place, DESCRIPTION) in names
-        )  # the adapter of a model of our own
-        return [whole, join(place, WEIGHTS)] if with_heads else [whole]
+        is_own = adapter and join(place, DESCRIPTION) in names  # whose heads lie beside it
+        return [whole, join(place, WEIGHTS)] if is_own else [whole]
     if index in names and not adapter:
         files = {join(place, file) for file in shards_of(folder / place).values()}
         if files:
