@@ -259,21 +259,21 @@ def run(names: Sequence[str], minutes: float, jobs: int, store: ResultsStore) ->
 
 
 def report(store: ResultsStore) -> str:
-    """A row for each trial: what was tried since its last failure, and before."""
-    rows = []
+    """A row for each trial and one for all: what was tried since its last failure, and before."""
+    rows, total = [], [0, 0, 0]
     for name, trial in TRIALS.items():
         own = [each for key, each in store.results.items() if key.startswith(f"trial={name} ")]
         bad = [number for number, each in enumerate(own) if each["failed"]]
         clean = own[bad[-1] + 1 :] if bad else own
-        rows.append(
-            [
-                trial.title,
-                sum(each["cases"] for each in own),
-                sum(len(each["failed"]) for each in own),
-                sum(each["cases"] for each in clean),
-                clean[0]["commit"] if clean else "–",
-            ]
-        )
+        counts = [
+            sum(each["cases"] for each in own),
+            sum(len(each["failed"]) for each in own),
+            sum(each["cases"] for each in clean),
+        ]
+        total = [before + count for before, count in zip(total, counts, strict=True)]
+        since = clean[0]["commit"] if clean else "–"
+        rows.append([trial.title, *map("{:,}".format, counts), since])
+    rows.append(["all", *map("{:,}".format, total), ""])
     return table(["trial", "cases", "tests failed", "cases since then", "first commit since"], rows)
 
 
