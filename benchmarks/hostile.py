@@ -198,8 +198,13 @@ def outcome(report: Path) -> dict[str, Any]:
         fault = next((one for one in test if one.tag in ("failure", "error")), None)
         if fault is not None:
             file = Path(test.get("file", "")).name
-            failed[f"{file}::{test.get('name')}"] = (fault.text or "")[-MOST_SAID:]
+            failed[f"{file}::{test.get('name')}"] = anywhere(fault.text or "")[-MOST_SAID:]
     return {"cases": cases, "tests": len(tests), "failed": failed}
+
+
+def anywhere(text: str) -> str:
+    """A text without the paths of this machine."""
+    return text.replace(f"{ROOT}{os.sep}", "").replace(tempfile.gettempdir(), "$TMPDIR")
 
 
 @dataclass

@@ -13,7 +13,7 @@ import os
 def test_one(record_property):
     record_property("cases", 5)
 
-def test_two():
+def test_two(tmp_path):
     assert os.environ["SEED"] != "1", "seed one"
 """
 
@@ -40,7 +40,9 @@ def test_cases_and_failures_are_filed_by_seed(trials, tmp_path):
     name = "test_drawn.py::test_two"
     assert [each["cases"] for each in found.values()] == [6, 6, 6]
     assert [list(each["failed"]) for each in found.values()] == [[], [name], []]
-    assert "seed one" in found["trial=drawn seed=1"]["failed"][name]
+    said = found["trial=drawn seed=1"]["failed"][name]
+    assert "seed one" in said
+    assert "PosixPath('$TMPDIR/" in said
     rows = hostile.report(store).splitlines()[2:]
     assert rows[0].startswith("| two tests | 18 | 1 | 6 |")
     assert rows[1].startswith("| all | 18 | 1 | 6 |")
