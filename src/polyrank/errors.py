@@ -24,8 +24,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-OUT_OF_MEMORY = ("out of memory", "allocate memory")
-"""What torch and the system say of it."""
+OUT_OF_MEMORY = ("out of memory", "allocate memory", "bad_alloc")
+"""What torch, the system and ONNX Runtime say of it."""
 MOST_SAID = 1000
 """Characters of a problem or a remedy."""
 LONGEST_WORD = 100
@@ -149,12 +149,12 @@ def nearest(name: str, known: Iterable[str], *, listed_by: str | None = None) ->
     return f"Known are: {', '.join(known)}."
 
 
-def is_out_of_memory(error: Exception) -> bool:
-    """Whether the memory did not suffice; torch says so with a RuntimeError."""
-    return isinstance(error, MemoryError) or (
-        isinstance(error, (RuntimeError, OSError))
-        and any(sign in str(error).casefold() for sign in OUT_OF_MEMORY)
-    )
+def is_out_of_memory(error: BaseException) -> bool:
+    """Whether the memory did not suffice; libraries say so with errors of many kinds."""
+    if isinstance(error, PolyrankError):  # may quote a text that says so
+        return False
+    words = str(error).casefold()
+    return isinstance(error, MemoryError) or any(sign in words for sign in OUT_OF_MEMORY)
 
 
 def not_numbers(what: str) -> ModelError:

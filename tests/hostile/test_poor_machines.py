@@ -4,6 +4,7 @@ folders that cannot be written, files that change while they are read.
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -11,6 +12,7 @@ import time
 
 import pytest
 from mounting import ALONE, may_mount
+from transformers import AutoConfig, AutoModel
 
 from launching import started
 from polyrank.cli.main import commands, run
@@ -133,18 +135,39 @@ def test_no_home_no_temporary_folder_few_files_and_then_little_memory(folder, be
         f"index build {folder}/bi --candidates {texts} --output OUTPUT-index --device cpu",
         " ".join(map(str, training(folder, "OUTPUT-model", bert))),
     ]
+    assert twice(lines, 256, tmp_path) == (0, "")
+
+
+@pytest.mark.skipif(not os.path.exists("/proc/self/status"), reason="it is Linux's")
+def test_a_model_too_large_for_the_memory_is_not_damaged(bert, tmp_path):
+    shutil.copytree(bert, tmp_path / "encoder")
+    config = AutoConfig.from_pretrained(bert)
+    config.update({"hidden_size": 1024, "intermediate_size": 1 << 13, "num_hidden_layers": 1})
+    AutoModel.from_config(config).save_pretrained(tmp_path / "encoder")
+    load_variant("bi", tmp_path / "encoder").save_pretrained(tmp_path / "large")
+    (tmp_path / "texts.txt").write_text("a file\n")
+    line = "index build large --candidates texts.txt --output OUTPUT --device cpu"
+    code, told = twice([line], 16, tmp_path)
+    assert (code, told.partition(": ")[2][:27]) == (1, "The memory does not suffice")
+
+
+def twice(lines, megabytes, folder):
+    """What commands end with and say without a home or a temporary folder.
+
+    They are run as they are and then with that much memory beyond what the first run needs.
+    """
     homes = ("HOME", "XDG_CACHE_HOME", "HF_HOME")
     environment = {name: value for name, value in os.environ.items() if name not in homes}
     poor = {"TMPDIR": "/no/such", "OMP_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false"}
     done = subprocess.run(
-        [sys.executable, "-c", POOR, *lines, str(256 << 20), "64"],
-        cwd=tmp_path,
+        [sys.executable, "-c", POOR, *lines, str(megabytes << 20), "64"],
+        cwd=folder,
         env={**environment, **poor},
         capture_output=True,
         check=False,
         timeout=120,
     )
-    assert (done.returncode, done.stderr.decode()) == (0, "")
+    return done.returncode, done.stderr.decode()
 
 
 def test_terminated_it_resumes(folder, bert, tmp_path):

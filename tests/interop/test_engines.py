@@ -14,7 +14,13 @@ from exported_models import CASES, reseal
 import polyrank
 from polyrank import BiEncoder, Index, PolyEncoder, load_model
 from polyrank.cli.main import commands, run
-from polyrank.errors import IndexFolderError, MissingExtraError, ModelError, UsageError
+from polyrank.errors import (
+    IndexFolderError,
+    MissingExtraError,
+    ModelError,
+    UsageError,
+    is_out_of_memory,
+)
 from polyrank.interop.graphs.folder import prepared
 from polyrank.models.adapters.layers import adapter_parameters, attach, is_adapted
 from polyrank.models.attention import attention_map
@@ -432,6 +438,20 @@ def test_an_opset_that_the_runtime_lacks_is_refused(poly):
     reseal(poly)
     with pytest.raises(ModelError, match=r"ONNX Runtime .* cannot read the graph .*opset"):
         load_model(poly)
+
+
+def test_too_little_memory_for_a_graph_is_no_damage(poly, monkeypatch):
+    import onnxruntime
+    from onnxruntime.capi.onnxruntime_pybind11_state import Fail
+
+    def refuse(*_, **__):
+        raise Fail("[ONNXRuntimeError] : 1 : FAIL : Load model failed:std::bad_alloc")
+
+    monkeypatch.setattr(onnxruntime, "InferenceSession", refuse)
+    with pytest.raises(Fail) as caught:
+        load_model(poly)
+    assert is_out_of_memory(caught.value)
+    assert not is_out_of_memory(ModelError("The text 'out of memory' is empty.", ""))
 
 
 def test_no_graph_at_all_is_refused(poly):

@@ -159,6 +159,22 @@ def test_it_takes_as_many_threads_as_torch(exported):
         torch.set_num_threads(before)
 
 
+def test_no_results_are_too_little_memory(exported, monkeypatch):
+    """OpenVINO gives none, and no error, where it cannot allocate them."""
+    import openvino
+
+    class Empty:
+        def infer(self, feeds, share_inputs): ...
+
+        def get_tensor(self, name):
+            return openvino.Tensor(np.zeros((0, 8), np.float32))
+
+    run = load_model(exported("poly")[1])
+    monkeypatch.setattr(run.engine, "request_for", lambda file: Empty())
+    with pytest.raises(MemoryError):
+        run.encode_candidates(["a text"])
+
+
 def cut_graph(folder):
     graph = folder / "encoder.xml"
     graph.write_bytes(graph.read_bytes()[:-1000])

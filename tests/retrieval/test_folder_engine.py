@@ -151,6 +151,23 @@ def test_a_damaged_structure_is_named(tmp_path):
         index.verify()
 
 
+def test_a_structure_too_large_for_the_memory_may_be_sound(tmp_path, monkeypatch):
+    import faiss
+
+    def refuse(path):
+        raise MemoryError
+
+    model = HashModel(dimension=16)
+    index = Index.build(model, numbered(1100), tmp_path / "index", backend="hnsw")
+    index = Index.open(index.path, model)
+    with monkeypatch.context() as patch:
+        patch.setattr(faiss, "read_index", refuse)
+        with pytest.raises(IndexFolderError, match="index verify"):
+            index.search(["a"], 3)
+    index.verify()
+    assert len(index.search(["a"], 3)[0]) == 3
+
+
 @pytest.mark.parametrize("recall", [0, 1.5, -1])
 def test_a_recall_that_cannot_be_is_refused(tmp_path, recall):
     with pytest.raises(UsageError, match="recall must be above 0"):

@@ -14,7 +14,7 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from polyrank.errors import ModelError, PolyrankError, UsageError
+from polyrank.errors import ModelError, PolyrankError, UsageError, is_out_of_memory
 from polyrank.models.hub.download import Access, UnknownNameError, download
 from polyrank.progress import Say, silent
 from polyrank.storage import sha256_of
@@ -193,13 +193,15 @@ def faults_named(problem: str, remedy: str = DOWNLOAD_AGAIN) -> Iterator[None]:
     """Turn what a damaged folder makes a library raise into a ModelError, with its reason.
 
     `transformers` and `tokenizers` raise errors of any kind: plain `Exception`, and the panics of
-    Rust, which are not even that.
+    Rust, which are not even that. Too little memory is no damage.
     """
     try:
         yield
     except (PolyrankError, ImportError, Warning):
         raise
     except BaseException as error:
+        if is_out_of_memory(error):
+            raise
         if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
             raise
         cause = error.__cause__ if type(error).__name__.startswith("StrictDataclass") else None

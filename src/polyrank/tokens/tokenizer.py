@@ -81,10 +81,10 @@ class TextTokenizer:
                 encodings = self.pretrained.backend_tokenizer.encode_batch_fast(
                     texts, add_special_tokens=False
                 )
-            except (TypeError, UnicodeEncodeError):
-                raise
-            except Exception as error:  # as plain as that, where a word is unknown and [UNK] too
-                raise ModelError(
+            except Exception as error:
+                if type(error) is not Exception:
+                    raise
+                raise ModelError(  # a word is unknown, for instance, and [UNK] too
                     f"The tokeniser cannot read a text: {str(error).rstrip('.')}.",
                     "The folder of the model is damaged; download it again.",
                 ) from error

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from polyrank.errors import MissingExtraError, ModelError, UsageError
+from polyrank.errors import MissingExtraError, ModelError, UsageError, is_out_of_memory
 from polyrank.models.engines.engine import inputs_of, require_ends
 from polyrank.models.engines.record import ExportRecord
 from polyrank.runtime import resolve_dtype
@@ -47,13 +47,16 @@ class OpenVinoEngine:
             require_ends(folder, graph, inputs, outputs)
 
     def run(self, graph: str, batch: Mapping[str, Tensor]) -> Tensor:
-        """The results of a graph, float32, of a batch."""
+        """The results of a graph, float32, of a batch. Raises MemoryError."""
         wanted = self.record.graphs[graph]
         request = self.request_for(wanted.file)
         feeds = inputs_of(wanted, batch)
         request.infer(feeds, share_inputs=True)
+        found = request.get_tensor(wanted.output).data
+        if not found.size and all(each.size for each in feeds.values()):
+            raise MemoryError("OpenVINO gave no results")  # as it does where memory is short
         # the request writes its next results to the same memory
-        return torch.from_numpy(request.get_tensor(wanted.output).data.copy())
+        return torch.from_numpy(found.copy())
 
     def request_for(self, file: str) -> Any:
         """The request of this thread: one cannot run in two threads at once."""
@@ -109,6 +112,8 @@ def compile_graph(file: Path, hint: str) -> Any:
     try:
         return core.compile_model(core.read_model(file), "CPU", settings)
     except Exception as error:  # its errors have no base class of their own
+        if is_out_of_memory(error):
+            raise
         reason = " ".join(str(error).split())[:500].rstrip(".")
         raise ModelError(
             f"OpenVINO {openvino.__version__} cannot read the graph {file}: {reason}.",

@@ -24,6 +24,7 @@ from polyrank.models.backbone import BACKBONE_FOLDER, Backbone, require_sizes, u
 from polyrank.models.folder import read_tensors
 from polyrank.models.foreign.modules import read_json, read_known, read_modules
 from polyrank.models.foreign.sentence_transformers import COSINE, read_prompts, read_similarity
+from polyrank.models.source import faults_named
 from polyrank.models.static.word_vectors import read_word_vectors, word_tokenizer
 from polyrank.tokens.batching import Batch
 from polyrank.tokens.saved_tokenizer import read_tokenizer
@@ -295,10 +296,8 @@ def load_word_tokenizer(folder: Path, *, trainable: bool = True) -> Any:
         return saved
     from transformers import PreTrainedTokenizerFast
 
-    try:
+    with faults_named(
+        f"The tokeniser in {folder} could not be loaded",
+        "Put tokenizer.json beside model.safetensors.",
+    ):
         return PreTrainedTokenizerFast(tokenizer_file=str(folder / "tokenizer.json"))
-    except Exception as error:  # the library raises Exception itself
-        raise ModelError(
-            f"The tokeniser in {folder} could not be loaded: {str(error).splitlines()[0]}.",
-            "Put tokenizer.json beside model.safetensors.",
-        ) from error

@@ -78,7 +78,12 @@ class Graph:
         remedy = "Compact the index to rebuild the structure, or build the index again."
         try:
             index = library.read_index(str(path))
-        except (RuntimeError, MemoryError) as error:  # damaged sizes may be absurd
+        except MemoryError as error:  # the sizes of a damaged one may be absurd
+            raise IndexFolderError(
+                f"{path} is damaged, or the memory does not suffice for it.",
+                "Run `polyrank index verify`, which says whether it is damaged.",
+            ) from error
+        except RuntimeError as error:
             raise IndexFolderError(f"{path} is damaged: faiss cannot read it.", remedy) from error
         if index.ntotal != rows:
             raise IndexFolderError(f"{path} has {index.ntotal} rows instead of {rows}.", remedy)
