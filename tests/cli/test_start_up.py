@@ -81,3 +81,20 @@ def test_a_search_imports_only_what_it_needs(index):
     assert found["threshold"] > gc.get_threshold()[0]
     assert found["policy"] == "passive"
     assert found["frozen"] > 10_000  # and so is not looked through for garbage on the way out
+
+
+@pytest.mark.parametrize("name", ["cross", "cross-interaction"])
+def test_a_reranker_is_loaded_without_the_compiler_of_torch(name, bert, tmp_path):
+    load_variant(name, bert).save_pretrained(tmp_path / "cross")
+    data = tmp_path / "pairs.jsonl"
+    data.write_text('{"context": "a file", "candidates": ["read it", "no sound"]}\n')
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM, "predict", str(tmp_path / "cross"), "--data", str(data)],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=300,
+    )
+    assert done.stdout.count("\n") == 1
+    modules = json.loads(done.stderr.splitlines()[-1])["modules"]
+    assert set(modules) & {"torch._dynamo", "torch._inductor", "sympy"} == set()

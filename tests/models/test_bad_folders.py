@@ -61,6 +61,15 @@ def test_misshapen_weights_are_named(folder):
     refuse(folder, "(misshapen: codes)")
 
 
+@pytest.mark.parametrize(
+    ("name", "misshapen"), [("num_codes", "codes, recency"), ("projection", "candidate_projection")]
+)
+def test_endless_sizes_are_never_allocated(folder, name, misshapen):
+    described = json.loads((folder / "polyrank.json").read_text())
+    change_description(folder, settings={**described["settings"], name: 1 << 31})
+    refuse(folder, f"(misshapen: {misshapen}")
+
+
 def test_all_faults_are_named_together(folder):
     def change(weights):
         weights["cods"] = weights.pop("codes")

@@ -141,13 +141,13 @@ def fit_weights(model: nn.Module, weights: dict[str, Tensor], where: Path) -> No
             f"The weights in {where} do not fit the model described there ({'; '.join(faults)}).",
             "The folder mixes files of two models or is damaged; save or download it again.",
         )
-    assign = any(parameter.is_meta for parameter in model.parameters())
-    if assign:
-        # Copied, since the mapped ones are not aligned: with these a last bit may differ. Those
-        # that are kept in 16 bits stay mapped, so that they are in memory once.
-        dtypes = {name: tensor.dtype for name, tensor in own.items() if tensor.dtype in KEPT}
-        weights = {
-            name: tensor.to(dtypes.get(name, float32), copy=name not in dtypes)
-            for name, tensor in weights.items()
-        }
-    model.load_state_dict(weights, assign=assign)
+    # Copied, since the mapped ones are not aligned: with these a last bit may differ. Those that
+    # are kept in 16 bits stay mapped, so that they are in memory once.
+    absent = {name: tensor.dtype for name, tensor in own.items() if tensor.is_meta}
+    copies = {
+        name: weights[name].to(kind if kind in KEPT else float32, copy=kind not in KEPT)
+        for name, kind in absent.items()
+    }
+    model.load_state_dict(copies, assign=True, strict=False)
+    rest = {name: tensor for name, tensor in weights.items() if name not in copies}
+    model.load_state_dict(rest, strict=False)

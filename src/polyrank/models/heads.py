@@ -57,6 +57,16 @@ def dense_layers(width: int, layers: Sequence[DenseLayer]) -> nn.Sequential | No
     return nn.Sequential(*made) if made else None
 
 
+def draw_linear(layer: nn.Linear, generator: torch.Generator | None = None) -> None:
+    """Draw the weights of a layer as BERT draws them; on the meta device there is nothing to draw.
+
+    On it, `normal_` would import torch's compiler, which takes a second.
+    """
+    if not layer.weight.is_meta:
+        nn.init.normal_(layer.weight, std=0.02, generator=generator)
+        nn.init.zeros_(layer.bias)
+
+
 class ScoreHead(nn.Module):
     """Dropout and one linear layer to a scalar, as the cross-encoders of Humeau et al. have."""
 
@@ -64,8 +74,7 @@ class ScoreHead(nn.Module):
         super().__init__()
         self.dropout = nn.Dropout(dropout)
         self.out = nn.Linear(width, 1)
-        nn.init.normal_(self.out.weight, std=0.02)
-        nn.init.zeros_(self.out.bias)
+        draw_linear(self.out)
 
     def forward(self, vectors: Tensor) -> Tensor:
         """(B, h) → (B, 1)."""
@@ -95,8 +104,7 @@ class PoolerHead(nn.Module):
         self.dropout = nn.Dropout(dropout)
         self.out = nn.Linear(width, outputs)
         for layer in (self.dense, self.out):
-            nn.init.normal_(layer.weight, std=0.02)
-            nn.init.zeros_(layer.bias)
+            draw_linear(layer)
 
     def forward(self, vectors: Tensor) -> Tensor:
         """(B, h) → (B, outputs)."""
@@ -120,8 +128,7 @@ class DenseHead(nn.Module):
         )
         for layer in self.layers:
             if isinstance(layer, nn.Linear):
-                nn.init.normal_(layer.weight, std=0.02)
-                nn.init.zeros_(layer.bias)
+                draw_linear(layer)
 
     def forward(self, vectors: Tensor) -> Tensor:
         """(B, h) → (B, outputs)."""
@@ -144,8 +151,7 @@ class PairClassifier(nn.Module):
     def draw(self, seed: int) -> None:
         """Draw new weights."""
         generator = torch.Generator().manual_seed(seed)
-        nn.init.normal_(self.out.weight, std=0.02, generator=generator)
-        nn.init.zeros_(self.out.bias)
+        draw_linear(self.out, generator)
 
     def forward(self, u: Tensor, v: Tensor) -> Tensor:
         """(B, d), (B, d) → (B, L)."""
@@ -174,8 +180,7 @@ class MaskedHead(nn.Module):
         self.dense = nn.Linear(width, embeddings.shape[1])
         self.norm = nn.LayerNorm(embeddings.shape[1])
         self.bias = nn.Parameter(shares.log().to(embeddings.dtype))
-        nn.init.normal_(self.dense.weight, std=0.02)
-        nn.init.zeros_(self.dense.bias)
+        draw_linear(self.dense)
 
     def forward(self, outputs: Tensor, embeddings: Tensor) -> Tensor:
         """(n, h) and the encoder's word embeddings (V, e) to logits (n, V)."""
@@ -252,8 +257,7 @@ class FollowsHead(nn.Module):
         self.dense = nn.Linear(width, width)
         self.out = nn.Linear(width, outputs)
         for layer in (self.dense, self.out):
-            nn.init.normal_(layer.weight, std=0.02)
-            nn.init.zeros_(layer.bias)
+            draw_linear(layer)
 
     def forward(self, outputs: Tensor) -> Tensor:
         """(n, h) to the logits of "does not follow", "follows" and any others: (n, outputs)."""

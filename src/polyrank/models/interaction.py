@@ -25,7 +25,7 @@ from torch.utils.checkpoint import checkpoint
 from polyrank.models.backbone import Backbone
 from polyrank.models.layers import Heads, layers_of
 from polyrank.models.once import Laid
-from polyrank.models.pooling import attend, draw_codes
+from polyrank.models.pooling import attend, draw_codes, initial_recency
 from polyrank.scoring.poly import poly_scores, poly_scores_each
 from polyrank.tokens.batching import Batch, mask_of
 
@@ -91,14 +91,14 @@ class InteractionHead(nn.Module):
     ) -> None:
         """`gates`: the shape of the gates; by default there is one. `num_codes`: m."""
         super().__init__()
-        self.weights = nn.Parameter(torch.tensor(WEIGHTS).log())
+        self.weights = nn.Parameter(torch.tensor(WEIGHTS, device="cpu").log())
         self.importance = nn.Parameter(torch.zeros(2, width))
         self.gate = nn.Parameter(torch.full(gates, float(gate)))
         self.codes: nn.Parameter | None = None
         self.recency: nn.Parameter | None = None
         if num_codes:
             self.codes = nn.Parameter(torch.empty(num_codes, width))
-            self.recency = nn.Parameter(torch.linspace(0, CODE_RECENCY, num_codes))
+            self.recency = nn.Parameter(initial_recency(self.codes, CODE_RECENCY))
             self.reset_codes(1.0)
 
     def reset_codes(self, output_norm: float) -> None:

@@ -15,6 +15,7 @@ from polyrank.models.pooling import (
     attend,
     attention_weights,
     draw_codes,
+    initial_recency,
     select,
     selected_places,
 )
@@ -55,8 +56,7 @@ class PolyEncoder(TwoTower):
         if config.context_vectors == "learnt":
             self.codes = nn.Parameter(torch.empty(config.num_codes, backbone.width))
             if config.code_recency > 0:
-                slopes = torch.linspace(0, config.code_recency, config.num_codes)
-                self.recency = nn.Parameter(slopes)
+                self.recency = nn.Parameter(initial_recency(self.codes, config.code_recency))
             self.reset_codes(1.0)
 
     def reset_codes(self, output_norm: float) -> None:

@@ -98,9 +98,17 @@ def draw_codes(codes: Tensor, output_norm: float, scale: float, spread: float = 
     """Draw codes (m, h) anew, for token outputs of Euclidean norm `output_norm`.
 
     Their first logits over the outputs, which are multiplied by `scale`, then have the standard
-    deviation `spread`.
+    deviation `spread`. On the meta device there is nothing to draw.
     """
-    nn.init.normal_(codes, std=spread / (output_norm * scale))
+    if not codes.is_meta:
+        nn.init.normal_(codes, std=spread / (output_norm * scale))
+
+
+def initial_recency(codes: Tensor, most: float) -> Tensor:
+    """The initial recency of codes (m, h), evenly from 0 to `most`: (m,), where the codes are."""
+    if codes.is_meta:
+        return torch.empty(len(codes), device=codes.device)
+    return torch.linspace(0, most, len(codes))
 
 
 def attend(

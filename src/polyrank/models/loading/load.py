@@ -5,6 +5,7 @@ Knows the kinds of source, but no architecture by name.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -203,7 +204,15 @@ def reopen(
     require_same_shape(folder, inherited, kept)
     weights = weights_of(folder)
     dtype = dtype_of(weights, weights_dtype)
-    model = empty_model(model_class, folder, inherited, settings, trainable=trainable, dtype=dtype)
+    model = empty_model(
+        model_class,
+        folder,
+        inherited,
+        settings,
+        trainable=trainable,
+        dtype=dtype,
+        head_on=torch.device("meta"),  # until its sizes are known to be those of the weights
+    )
     take_classifier(model, folder)
     if separate:
         weights |= {
@@ -287,11 +296,14 @@ def empty_model(
     trainable: bool = True,
     dtype: torch.dtype = torch.float32,
     backbone_in: Callable[[Path], Backbone] | None = None,
+    head_on: torch.device | None = None,
 ) -> Any:
     """A model as described, its weights not yet read; `dtype` is that of its encoders.
 
-    `backbone_in` makes the encoder that a folder describes; by default one of torch.
+    `backbone_in` makes the encoder that a folder describes; by default one of torch. `head_on` is
+    the device of all but the encoders; by default torch's.
     """
+    head_place = head_on or contextlib.nullcontext()
     if backbone_in is None:
 
         def backbone_in(described: Path) -> Backbone:
@@ -308,12 +320,14 @@ def empty_model(
             tokenizer = TextTokenizer(load_tokenizer(described, trainable=trainable))
         if model_class.architecture == "cross" or not has_two_bases(folder):
             config = settle(model_class, inherited, settings, backbone)
-            return model_class(backbone, tokenizer, config)
+            with head_place:
+                return model_class(backbone, tokenizer, config)
         described = folder / CANDIDATE_FOLDER
         other = backbone_in(described)
         texts = TextTokenizer(load_tokenizer(described, trainable=trainable))
         config = settle(model_class, inherited, settings, backbone, other)
-        return model_class(backbone, tokenizer, config, other, texts)
+        with head_place:
+            return model_class(backbone, tokenizer, config, other, texts)
 
 
 def has_two_bases(folder: Path) -> bool:
