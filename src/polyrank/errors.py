@@ -129,6 +129,18 @@ class TrainingError(PolyrankError):
     """Training cannot continue."""
 
 
+class OutOfMemoryError(PolyrankError):
+    """The memory does not suffice for a model."""
+
+    def __init__(self, error: BaseException) -> None:
+        """Say what a library said (see `is_out_of_memory`)."""
+        words = " ".join(str(error).split())
+        super().__init__(
+            f"The memory does not suffice{f': {words}' if words else ''}.",
+            "Use a smaller --batch-size where the command has one, or a machine with more.",
+        )
+
+
 MOST_LISTED = 20
 """A message lists no more known words than this, if something else does."""
 
@@ -151,8 +163,8 @@ def nearest(name: str, known: Iterable[str], *, listed_by: str | None = None) ->
 
 def is_out_of_memory(error: BaseException) -> bool:
     """Whether the memory did not suffice; libraries say so with errors of many kinds."""
-    if isinstance(error, PolyrankError):  # may quote a text that says so
-        return False
+    if isinstance(error, PolyrankError):  # others may quote a text that says so
+        return isinstance(error, OutOfMemoryError)
     words = str(error).casefold()
     return isinstance(error, MemoryError) or any(sign in words for sign in OUT_OF_MEMORY)
 

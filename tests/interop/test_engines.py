@@ -18,6 +18,7 @@ from polyrank.errors import (
     IndexFolderError,
     MissingExtraError,
     ModelError,
+    OutOfMemoryError,
     UsageError,
     is_out_of_memory,
 )
@@ -448,9 +449,8 @@ def test_too_little_memory_for_a_graph_is_no_damage(poly, monkeypatch):
         raise Fail("[ONNXRuntimeError] : 1 : FAIL : Load model failed:std::bad_alloc")
 
     monkeypatch.setattr(onnxruntime, "InferenceSession", refuse)
-    with pytest.raises(Fail) as caught:
+    with pytest.raises(OutOfMemoryError, match="Load model failed"):
         load_model(poly)
-    assert is_out_of_memory(caught.value)
     assert not is_out_of_memory(ModelError("The text 'out of memory' is empty.", ""))
 
 

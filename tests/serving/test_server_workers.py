@@ -9,8 +9,9 @@ from prometheus_client.parser import text_string_to_metric_families
 from running import Process, Raw, until
 from test_signals import EMBEDDINGS
 
+from polyrank.errors import DataError
 from polyrank.retrieval.index import Index
-from polyrank.serving.workers import ABSENT, LOADING, READY, Board
+from polyrank.serving.workers import ABSENT, LOADING, READY, Board, told
 
 
 class Arrays:
@@ -126,6 +127,17 @@ def test_what_one_process_changes_the_others_find(poly, tmp_path):
             client.close()
     finally:
         server.kill()
+
+
+def test_what_a_process_tells_of_its_failure(caplog):
+    """What users can mend is said to them; the frames of a bug are in the log."""
+    with caplog.at_level("ERROR"):
+        said = told(RuntimeError("unable to mmap 8 bytes: Cannot allocate memory (12)"))
+        assert str(said).startswith("The memory does not suffice: unable to mmap 8 bytes")
+        assert str(told(DataError("It is empty.", "Fill it."))) == "It is empty. Fill it."
+        assert not caplog.records
+        assert "KeyError. The log says where." in str(told(KeyError("secret")))
+        assert len(caplog.records) == 1
 
 
 def test_a_model_that_no_process_can_load_ends_them_all(tmp_path):

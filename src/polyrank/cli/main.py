@@ -49,6 +49,7 @@ from polyrank.cli.static import static
 from polyrank.cli.train import train
 from polyrank.errors import (
     InputError,
+    OutOfMemoryError,
     PolyrankError,
     StorageError,
     UsageError,
@@ -160,15 +161,10 @@ def run(arguments: Sequence[str], known: Sequence[Command[Any]]) -> int:
             report(type(error).__name__, str(error), wants_json)
         return error.exit_code
     except Exception as error:
-        words = " ".join(str(error).split())
         if is_out_of_memory(error):
-            report(
-                "OutOfMemory",
-                f"The memory does not suffice{f': {words}' if words else ''}. "
-                "Use a smaller --batch-size where the command has one, or a machine with more.",
-                wants_json,
-            )
-            return PolyrankError.exit_code
+            report(OutOfMemoryError.__name__, str(OutOfMemoryError(error)), wants_json)
+            return OutOfMemoryError.exit_code
+        words = " ".join(str(error).split())
         report(
             "InternalError",
             f"Internal error, {type(error).__name__}: {words}. "

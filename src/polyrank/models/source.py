@@ -14,7 +14,13 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from polyrank.errors import ModelError, PolyrankError, UsageError, is_out_of_memory
+from polyrank.errors import (
+    ModelError,
+    OutOfMemoryError,
+    PolyrankError,
+    UsageError,
+    is_out_of_memory,
+)
 from polyrank.models.hub.download import Access, UnknownNameError, download
 from polyrank.progress import Say, silent
 from polyrank.storage import sha256_of
@@ -201,7 +207,7 @@ def faults_named(problem: str, remedy: str = DOWNLOAD_AGAIN) -> Iterator[None]:
         raise
     except BaseException as error:
         if is_out_of_memory(error):
-            raise
+            raise OutOfMemoryError(error) from error
         if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
             raise
         cause = error.__cause__ if type(error).__name__.startswith("StrictDataclass") else None

@@ -23,7 +23,7 @@ from multiprocessing.connection import wait
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from polyrank.errors import PolyrankError
+from polyrank.errors import OutOfMemoryError, PolyrankError, is_out_of_memory
 from polyrank.serving.draining import Gate
 from polyrank.serving.logs import LOG, configure, log_failure
 from polyrank.serving.scraping import Scrape
@@ -268,13 +268,20 @@ def work(worker: Worker) -> None:
     try:
         run(worker.service, worker.listening, ready, prepare=loaded, gate=SharedGate(worker))
     except Exception as error:
-        if not isinstance(error, PolyrankError):
-            log_failure("loading", error)
-            error = PolyrankError(
-                f"A process could not load: {type(error).__name__}.", "The log says where."
-            )
-        worker.pipe.send(("failed", error))
+        worker.pipe.send(("failed", told(error)))
         raise SystemExit(1) from None
+
+
+def told(error: Exception) -> PolyrankError:
+    """What the first process is told of a failure; the log has what only developers understand."""
+    if isinstance(error, PolyrankError):
+        return error
+    if is_out_of_memory(error):
+        return OutOfMemoryError(error)
+    log_failure("loading", error)
+    return PolyrankError(
+        f"A process could not load: {type(error).__name__}.", "The log says where."
+    )
 
 
 def follow(pipe: Pipe) -> None:

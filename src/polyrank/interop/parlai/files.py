@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from polyrank.errors import ModelError, UsageError, is_out_of_memory
+from polyrank.errors import ModelError, OutOfMemoryError, UsageError, is_out_of_memory
 from polyrank.json_text import parse_json
 
 DEFAULT_NAME = "model"
@@ -146,7 +146,7 @@ def read_state(file: Path) -> dict[str, Tensor]:
             loaded = torch.load(file, map_location="cpu", weights_only=True)
     except Exception as error:  # torch raises many kinds for damaged files
         if is_out_of_memory(error):
-            raise
+            raise OutOfMemoryError(error) from error
         if "GLOBAL" in str(error) or "Cannot use ``weights_only=True``" in str(error):
             raise refused(file, error) from None
         raise damaged(file, error) from error

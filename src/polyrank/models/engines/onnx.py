@@ -10,7 +10,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from polyrank.errors import MissingExtraError, ModelError, UsageError, is_out_of_memory
+from polyrank.errors import (
+    MissingExtraError,
+    ModelError,
+    OutOfMemoryError,
+    UsageError,
+    is_out_of_memory,
+)
 from polyrank.models.engines.engine import inputs_of, require_ends
 from polyrank.models.engines.record import ExportRecord
 from polyrank.runtime import resolve_dtype
@@ -112,7 +118,7 @@ def open_session(runtime: Any, file: Path, providers: list[Any]) -> Any:
         return runtime.InferenceSession(str(file), options, providers=providers)
     except Exception as error:  # its errors have no base class of their own
         if is_out_of_memory(error):
-            raise
+            raise OutOfMemoryError(error) from error
         reason = " ".join(str(error).split())
         raise ModelError(
             f"ONNX Runtime {runtime.__version__} cannot read the graph {file}: {reason}.",

@@ -11,7 +11,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from polyrank.errors import MissingExtraError, ModelError, UsageError, is_out_of_memory
+from polyrank.errors import (
+    MissingExtraError,
+    ModelError,
+    OutOfMemoryError,
+    UsageError,
+    is_out_of_memory,
+)
 from polyrank.models.engines.engine import inputs_of, require_ends
 from polyrank.models.engines.record import ExportRecord
 from polyrank.runtime import resolve_dtype
@@ -113,7 +119,7 @@ def compile_graph(file: Path, hint: str) -> Any:
         return core.compile_model(core.read_model(file), "CPU", settings)
     except Exception as error:  # its errors have no base class of their own
         if is_out_of_memory(error):
-            raise
+            raise OutOfMemoryError(error) from error
         reason = " ".join(str(error).split())[:500].rstrip(".")
         raise ModelError(
             f"OpenVINO {openvino.__version__} cannot read the graph {file}: {reason}.",
