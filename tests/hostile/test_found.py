@@ -101,6 +101,11 @@ FOLDERS = {
     "kind is a list": ("bi", "saved/backbone/config.json", changed(model_type=["bert"])),
     "endless layers": ("bi", "saved/backbone/config.json", changed(num_hidden_layers=1 << 31)),
     "less than no heads": ("bi", "saved/backbone/config.json", changed(num_attention_heads=-1)),
+    "width of a base elsewhere": (
+        "adapters",
+        "saved/backbone/config.json",
+        changed(intermediate_size=1 << 40),
+    ),
     "width of nothing": ("bi", "saved/backbone/config.json", changed(intermediate_size=0)),
     "dropout is NaN": (
         "cross",

@@ -23,7 +23,7 @@ from torch import Tensor, nn
 from polyrank.errors import ModelError, UsageError, nearest, shortened
 from polyrank.models.bert import ROBERTAS, VARIANT, Bert, read_config
 from polyrank.models.config import NewEncoderConfig
-from polyrank.models.description import read_description, shapes_in, shards_of
+from polyrank.models.description import Shapes, shapes_in, shards_of
 from polyrank.models.source import faults_named, remedy_without_model
 from polyrank.storage import read_object
 from polyrank.tokens.batching import Batch
@@ -197,7 +197,9 @@ def load_encoder(folder: Path, weights_dtype: str = "float32") -> nn.Module:
         "AutoModel.from_pretrained(NAME).save_pretrained(FOLDER), and AutoTokenizer likewise.",
     ):
         config = AutoConfig.from_pretrained(folder, trust_remote_code=False)
-        require_sizes(config, folder)
+        files = folder.glob("*.safetensors")
+        shapes = {name: shape for file in files for name, shape in shapes_in(file).items()}
+        require_sizes(config, folder, shapes)
         model_class: Any = AutoModel._model_mapping[type(config)]
         with quiet():
             encoder, report = AutoModel.from_pretrained(
@@ -249,17 +251,12 @@ def require_text_encoder(folder: Path) -> None:
         )
 
 
-def require_sizes(config: Any, folder: Path) -> None:
+def require_sizes(config: Any, folder: Path, shapes: Shapes) -> None:
     """Raise ModelError for an encoder that is larger than its weights, before it is built, and for
     sizes below 1 and NaN: torch builds what has -1 heads, and fails at the first text.
 
-    The weights lie in its folder, or in the one above it for the encoder of a saved model. Those of
-    a model with adapters lie in its base; then only the number of layers is limited.
+    Without weights, only the number of layers is limited.
     """
-    files = list(folder.glob("*.safetensors"))
-    if not files and (described := read_description(folder.parent)) and not described.adapters:
-        files = list(folder.parent.glob("*.safetensors"))
-    shapes = {name: shape for file in files for name, shape in shapes_in(file).items()}
     most = dict.fromkeys(DEPTHS, len(shapes) or MOST_LAYERS)
     if shapes:
         sizes = [size for shape in shapes.values() for size in shape]
@@ -292,9 +289,9 @@ def require_sizes(config: Any, folder: Path) -> None:
 
 
 def build_encoder(
-    folder: Path, *, trainable: bool = True, dtype: torch.dtype = torch.float32
+    folder: Path, shapes: Shapes, *, trainable: bool = True, dtype: torch.dtype = torch.float32
 ) -> nn.Module:
-    """The encoder described in `folder`, before its weights are loaded.
+    """The encoder described in `folder`, before weights of these shapes are loaded.
 
     For inference, a BERT is built without `transformers`. Its weights, and all that are kept in 16
     bits, are on the meta device, to be replaced by those of a file. A variant that `transformers`
@@ -303,7 +300,7 @@ def build_encoder(
     described = read_config(folder)
     is_kept = dtype in KEPT
     if described is not None and (not trainable or described.model_type == VARIANT):
-        require_sizes(described, folder)
+        require_sizes(described, folder, shapes)
         with torch.device("meta") if is_kept or not trainable else contextlib.nullcontext():
             return keep_weights(Bert(described).to(dtype), dtype)
     from transformers import AutoConfig, AutoModel
@@ -313,7 +310,7 @@ def build_encoder(
         "Save the model again, or download the folder again.",
     ):
         config = AutoConfig.from_pretrained(folder, trust_remote_code=False)
-        require_sizes(config, folder)
+        require_sizes(config, folder, shapes)
         model_class: Any = AutoModel._model_mapping[type(config)]
         with without_weights() if is_kept else contextlib.nullcontext():
             encoder = AutoModel.from_config(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -22,6 +22,8 @@ SHARDS = "model.safetensors.index.json"
 CLASSIFIER = "classifier"
 """The first part of the names of a classifier's weights, which have no part in a score."""
 FORMAT = 1
+Shapes = Mapping[str, Sequence[int]]
+"""The shapes of weights by their names."""
 
 
 class Description(NamedTuple):
@@ -157,7 +159,7 @@ def shards_of(folder: Path) -> dict[str, str]:
     return dict(listed)
 
 
-def shapes_in(file: Path) -> dict[str, list[int]]:
+def shapes_in(file: Path) -> Shapes:
     """The shapes of the tensors in a file of safetensors; none where it cannot be read."""
     from safetensors import SafetensorError, safe_open
 

@@ -23,7 +23,7 @@ from torch import Tensor, dtype, float32, nn
 from polyrank._version import __version__
 from polyrank.errors import ModelError
 from polyrank.models.backbone import DTYPES, KEPT, shorten
-from polyrank.models.description import DESCRIPTION, FORMAT, WEIGHTS, Description
+from polyrank.models.description import DESCRIPTION, FORMAT, WEIGHTS, Description, Shapes
 from polyrank.storage import replaced_folder, require_replaceable
 
 
@@ -117,6 +117,11 @@ def read_tensors(file: Path, what: str, remedy: str) -> dict[str, Tensor]:
             f"The {what} {file} cannot be read: {error}.",
             f"The folder is incomplete or damaged; {remedy}.",
         ) from error
+
+
+def shapes_of(weights: Mapping[str, Tensor]) -> Shapes:
+    """The shape of each weight by its name."""
+    return {name: tensor.shape for name, tensor in weights.items()}
 
 
 def fit_weights(model: nn.Module, weights: dict[str, Tensor], where: Path) -> None:

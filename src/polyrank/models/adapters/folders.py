@@ -31,7 +31,7 @@ from polyrank.models.adapters.layers import (
 )
 from polyrank.models.backbone import BACKBONE_FOLDER, build_encoder, load_encoder, shorten
 from polyrank.models.description import digest_of, read_description
-from polyrank.models.folder import dtype_of, fit_weights, read_tensors, read_weights
+from polyrank.models.folder import dtype_of, fit_weights, read_tensors, read_weights, shapes_of
 from polyrank.models.foreign.sentence_transformers import read_folder
 from polyrank.models.source import HUB_ID, installed_folder, local_folder
 from polyrank.storage import read_object
@@ -321,7 +321,7 @@ def load_any_encoder(folder: Path, weights_dtype: str = "float32") -> Any:
     else:
         weights = weights_of_base(base, "context_tower")
         dtype = dtype_of(weights, weights_dtype)
-        encoder = build_encoder(base / BACKBONE_FOLDER, dtype=dtype)
+        encoder = build_encoder(base / BACKBONE_FOLDER, shapes_of(weights), dtype=dtype)
         fit_weights(encoder, weights, base)
     return with_adapter(encoder, folder)
 

@@ -107,6 +107,7 @@ def open_export(
             folder,
             saved,
             dict(settings),
+            {},
             trainable=False,
             backbone_in=lambda place: backbone_of(record, place),
         )

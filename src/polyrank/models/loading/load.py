@@ -29,10 +29,11 @@ from polyrank.models.backbone import (
 )
 from polyrank.models.config import ClassifierConfig
 from polyrank.models.default_head import head_of, with_head
-from polyrank.models.description import read_description
+from polyrank.models.description import Shapes, read_description
 from polyrank.models.folder import (
     dtype_of,
     fit_weights,
+    shapes_of,
 )
 from polyrank.models.foreign.reranker import take_head
 from polyrank.models.foreign.sentence_transformers import read_folder
@@ -209,6 +210,7 @@ def reopen(
         folder,
         inherited,
         settings,
+        shapes_of(weights),
         trainable=trainable,
         dtype=dtype,
         head_on=torch.device("meta"),  # until its sizes are known to be those of the weights
@@ -266,7 +268,7 @@ def derive(
         require_two(model_class, settings)
     weights = weights_of(folder)
     dtype = dtype_of(weights, weights_dtype)
-    model = empty_model(model_class, folder, inherited, settings, dtype=dtype)
+    model = empty_model(model_class, folder, inherited, settings, shapes_of(weights), dtype=dtype)
     if has_two_bases(folder) and not two:  # a cross-encoder has the contexts' encoder
         weights = {k: v for k, v in weights.items() if not k.startswith("candidate_")}
     taken = model.state_dict()
@@ -292,13 +294,14 @@ def empty_model(
     folder: Path,
     inherited: dict[str, Any],
     settings: dict[str, Any],
+    shapes: Shapes,
     *,
     trainable: bool = True,
     dtype: torch.dtype = torch.float32,
     backbone_in: Callable[[Path], Backbone] | None = None,
     head_on: torch.device | None = None,
 ) -> Any:
-    """A model as described, its weights not yet read; `dtype` is that of its encoders.
+    """A model as described, before weights of these shapes are loaded; `dtype` is of its encoders.
 
     `backbone_in` makes the encoder that a folder describes; by default one of torch. `head_on` is
     the device of all but the encoders; by default torch's.
@@ -307,14 +310,14 @@ def empty_model(
     if backbone_in is None:
 
         def backbone_in(described: Path) -> Backbone:
-            return Backbone(build_encoder(described, trainable=trainable, dtype=dtype))
+            return Backbone(build_encoder(described, shapes, trainable=trainable, dtype=dtype))
 
     with torch.random.fork_rng(devices=[]):  # what is drawn here is overwritten
         backbone: Backbone
         tokenizer: TextTokenizer
         described = folder / BACKBONE_FOLDER
         if is_static(folder):
-            backbone, tokenizer = empty_static(described, trainable=trainable)
+            backbone, tokenizer = empty_static(described, shapes, trainable=trainable)
         else:
             backbone = backbone_in(described)
             tokenizer = TextTokenizer(load_tokenizer(described, trainable=trainable))

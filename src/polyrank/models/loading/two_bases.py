@@ -27,7 +27,7 @@ from polyrank.models.backbone import (
 )
 from polyrank.models.config import TwoTowerConfig
 from polyrank.models.description import read_description
-from polyrank.models.folder import dtype_of, fit_weights
+from polyrank.models.folder import dtype_of, fit_weights, shapes_of
 from polyrank.models.foreign.sentence_transformers import read_folder
 from polyrank.models.foreign.taken_over import in_lower_case
 from polyrank.models.static.embeddings import is_static
@@ -92,7 +92,8 @@ def read_tower(folder: Path, side: str, weights_dtype: str = "float32") -> Tower
     described = folder / CANDIDATE_FOLDER
     if found[0] != "candidate_tower." or not described.is_dir():
         described = folder / BACKBONE_FOLDER
-    backbone = Backbone(build_encoder(described, dtype=dtype_of(weights, weights_dtype)))
+    dtype = dtype_of(weights, weights_dtype)
+    backbone = Backbone(build_encoder(described, shapes_of(weights), dtype=dtype))
     start = found[0]
     own = {name[len(start) :]: each for name, each in weights.items() if name.startswith(start)}
     fit_weights(backbone, own, folder)

@@ -21,6 +21,7 @@ from torch import Tensor, nn
 from polyrank.config import from_mapping
 from polyrank.errors import ModelError, UsageError
 from polyrank.models.backbone import BACKBONE_FOLDER, Backbone, require_sizes, unknown_ids
+from polyrank.models.description import Shapes
 from polyrank.models.folder import read_tensors
 from polyrank.models.foreign.modules import read_json, read_known, read_modules
 from polyrank.models.foreign.sentence_transformers import COSINE, read_prompts, read_similarity
@@ -268,8 +269,10 @@ def from_words(words: list[str], vectors: np.ndarray) -> tuple[StaticBackbone, B
     return make_static(word_tokenizer(words), torch.from_numpy(np.concatenate([vectors, unknown])))
 
 
-def empty_static(folder: Path, *, trainable: bool = True) -> tuple[StaticBackbone, BareTokenizer]:
-    """The static encoder of a saved model's backbone folder, its vectors not yet read."""
+def empty_static(
+    folder: Path, shapes: Shapes, *, trainable: bool = True
+) -> tuple[StaticBackbone, BareTokenizer]:
+    """The static encoder of a saved model's backbone folder, before weights of these shapes."""
     try:
         config = from_mapping(StaticConfig, read_known(folder / "config.json"), where="config.json")
     except UsageError as error:
@@ -277,7 +280,7 @@ def empty_static(folder: Path, *, trainable: bool = True) -> tuple[StaticBackbon
             f"{folder / 'config.json'} does not describe static embeddings: {error}.",
             "The folder is damaged; save the model again.",
         ) from error
-    require_sizes(config, folder)
+    require_sizes(config, folder, shapes)
     pretrained = load_word_tokenizer(folder, trainable=trainable)
     tokenizer = BareTokenizer(pretrained, drops_unknown=config.drops_unknown)
     count = pretrained.backend_tokenizer.get_vocab_size()
