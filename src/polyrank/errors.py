@@ -24,6 +24,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from typing_extensions import Self
 
+INTERRUPTED = 130
+"""The exit code after Ctrl-C."""
 OUT_OF_MEMORY = ("out of memory", "allocate memory", "bad_alloc")
 """What torch, the system and ONNX Runtime say of it."""
 MOST_SAID = 1000

@@ -32,7 +32,7 @@ NOT_NEEDED = {
 }
 PROGRAM = """
 import atexit, gc, json, os, sys
-from polyrank.cli.main import main
+from polyrank.__main__ import main
 
 def tell():
     found = {"modules": sorted(sys.modules), "threshold": gc.get_threshold()[0]}

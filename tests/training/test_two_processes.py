@@ -62,7 +62,7 @@ def test_processes_that_disagree_on_the_data_stop_with_one_message(bert, tmp_pat
     script.write_text(
         textwrap.dedent("""
             import os, sys
-            from polyrank.cli.main import main
+            from polyrank.__main__ import main
 
             sys.argv += ["--limit", "30" if os.environ["RANK"] == "0" else "31"]
             main()

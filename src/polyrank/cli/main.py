@@ -1,4 +1,4 @@
-"""The entry point `polyrank`: every command, and what becomes of errors.
+"""Every command, and what becomes of errors.
 
 Exit codes: 0; 2 for bad usage or bad input; 1 for a failure; 130 after Ctrl-C; 141 when the reader
 of standard output went away. An error is one message on standard error; with --json standard output
@@ -7,14 +7,9 @@ also gets {"error": {"type", "message"}}. POLYRANK_TRACEBACK=1 shows where it wa
 
 from __future__ import annotations
 
-import atexit
 import contextlib
-import gc
-import io
 import os
-import signal
 import sys
-import time
 import traceback
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -38,7 +33,7 @@ from polyrank.cli.import_checkpoint import import_parlai
 from polyrank.cli.index_build import build
 from polyrank.cli.info import index_info, info
 from polyrank.cli.mine import mine
-from polyrank.cli.output import escape_what_cannot_be_encoded, give_up, json_line, put, say_error
+from polyrank.cli.output import give_up, json_line, put, say_error
 from polyrank.cli.predict import predict
 from polyrank.cli.pretrain import pretrain
 from polyrank.cli.push import push
@@ -48,6 +43,7 @@ from polyrank.cli.serve import serve
 from polyrank.cli.static import static
 from polyrank.cli.train import train
 from polyrank.errors import (
+    INTERRUPTED,
     InputError,
     OutOfMemoryError,
     PolyrankError,
@@ -56,15 +52,8 @@ from polyrank.errors import (
     is_out_of_memory,
     nearest,
 )
-from polyrank.progress import quieten_libraries
 
-INTERRUPTED = 130
 BROKEN_PIPE = 141
-SOON = 2.0
-"""Seconds after a Ctrl-C in which another is not heard."""
-OBJECTS_BETWEEN_COLLECTIONS = 50_000
-"""Python's own number, 700 until 3.12, looks for garbage hundreds of times while modules are
-imported, which make none: with it, the first search takes half as long again (docs/results.md)."""
 
 
 def commands() -> tuple[Command[Any], ...]:
@@ -97,42 +86,6 @@ def commands() -> tuple[Command[Any], ...]:
         doctor,
         completion,
     )
-
-
-def main() -> None:
-    """Run the command that was typed and end the process with its exit code."""
-    gc.set_threshold(OBJECTS_BETWEEN_COLLECTIONS)
-    atexit.register(gc.freeze)  # nothing is collected on the way out: the process ends
-    quieten_libraries()
-    hear_interrupts()
-    if sys.stderr is None:  # it was closed, and print would take standard output instead
-        sys.stderr = io.StringIO()
-    if sys.stdout is None:
-        sys.stdout = io.StringIO()
-    escape_what_cannot_be_encoded()
-    sys.exit(run(sys.argv[1:], commands()))
-
-
-def hear_interrupts() -> None:
-    """Ctrl-C interrupts once, so that what was made is tidied up and people are told.
-
-    A second one soon after it is not heard. A later one ends the process at once. Nothing changes
-    for a process that ignores Ctrl-C.
-    """
-    first = 0.0
-
-    def heard(*_: object) -> None:
-        nonlocal first
-        now = time.monotonic()
-        if not first:
-            first = now
-            raise KeyboardInterrupt
-        if now > first + SOON:
-            signal.signal(signal.SIGINT, signal.SIG_DFL)
-            signal.raise_signal(signal.SIGINT)
-
-    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
-        signal.signal(signal.SIGINT, heard)
 
 
 def run(arguments: Sequence[str], known: Sequence[Command[Any]]) -> int:
