@@ -3,10 +3,13 @@
 import gc
 import os
 import shutil
+import signal
 
 if "PYTEST_XDIST_WORKER" in os.environ:  # processes side by side take a core each
     os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ["HF_HUB_OFFLINE"] = "1"  # read when huggingface_hub is imported: before all else
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as in a job in the background of a shell
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # what the tests start must hear Ctrl-C
 
 import pytest
 

@@ -358,7 +358,6 @@ def test_ctrl_c_leaves_the_terminal_clean():
         + """
 import signal
 import time
-signal.signal(signal.SIGINT, signal.default_int_handler)  # a job in the background ignores it
 try:
     with bar("Training", total=200, unit="steps") as task:
         task(50)

@@ -23,7 +23,6 @@ class Importing:
 def parse(*_):
     exec("ctrl_c()", {"ctrl_c": ctrl_c})
 
-signal.signal(signal.SIGINT, signal.default_int_handler)  # a job in the background ignores it
 moment = sys.argv.pop(1)
 if moment == "importing":
     sys.meta_path.insert(0, Importing())
