@@ -33,12 +33,12 @@ from polyrank import BiEncoder
 from polyrank.data.loading import load_records
 from polyrank.evaluation.pairs import evaluate_pairs
 from polyrank.evaluation.ranking import evaluate_examples
+from polyrank.folder_files import sha256_of
 from polyrank.models.checkpoint import ARCHITECTURES
 from polyrank.models.source import default_base
 from polyrank.progress import quieten_libraries
 from polyrank.records import LabelledPair
 from polyrank.runtime import set_seed
-from polyrank.storage import sha256_of
 from polyrank.training.config import TrainingConfig
 from polyrank.training.objectives.registry import ObjectiveConfig
 from polyrank.training.run import train

@@ -30,6 +30,7 @@ from polyrank.config import from_mapping, to_mapping
 from polyrank.data.examples import read_examples
 from polyrank.errors import UsageError
 from polyrank.evaluation.ranking import evaluate_examples
+from polyrank.folder_files import sha256_of
 from polyrank.models.checkpoint import ARCHITECTURES, load_model
 from polyrank.models.config import CONFIGS
 from polyrank.models.hub.card import RECORD
@@ -37,7 +38,7 @@ from polyrank.models.source import default_base, local_folder
 from polyrank.progress import Say, silent
 from polyrank.records import Example
 from polyrank.runtime import set_seed
-from polyrank.storage import sha256_of, write_text
+from polyrank.storage import write_text
 from polyrank.training.config import TrainingConfig
 from polyrank.training.objectives.registry import ObjectiveConfig
 from polyrank.training.result import hardware

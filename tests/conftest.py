@@ -9,7 +9,9 @@ if "PYTEST_XDIST_WORKER" in os.environ:  # processes side by side take a core ea
     os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ["HF_HUB_OFFLINE"] = "1"  # read when huggingface_hub is imported: before all else
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as in a job in the background of a shell
-    signal.signal(signal.SIGINT, signal.default_int_handler)  # what the tests start must hear Ctrl-C
+    signal.signal(
+        signal.SIGINT, signal.default_int_handler
+    )  # what the tests start must hear Ctrl-C
 
 import pytest
 

@@ -20,6 +20,8 @@ T = TypeVar("T")
 NO_NAMES: Mapping[str, str] = types.MappingProxyType({})
 LARGEST_SETTINGS = 1 << 16
 """Bytes of a file of settings: YAML of a megabyte can take minutes to read."""
+MOST_VALUES = 10_000
+"""Values in a file of settings."""
 
 
 def from_mapping(cls: type[T], values: Mapping[str, Any], *, where: str) -> T:
@@ -72,13 +74,14 @@ def load_yaml(path: Path) -> dict[str, Any]:
     import yaml
 
     try:
-        if (size := path.stat().st_size) > LARGEST_SETTINGS:
+        with open(path, "rb") as file:  # it may be a pipe
+            content = file.read(LARGEST_SETTINGS + 1)
+        if len(content) > LARGEST_SETTINGS:
             raise UsageError(
-                f"The configuration file {path} has {size:,} bytes; settings have at most "
-                f"{LARGEST_SETTINGS:,}.",
+                f"The configuration file {path} has more than {LARGEST_SETTINGS:,} bytes.",
                 "Give --config a file of settings, and the data with their own options.",
             )
-        loaded = yaml.safe_load(path.read_text(encoding="utf-8"))
+        loaded = parse_yaml(content.decode("utf-8"))
     except OSError as error:
         raise UsageError(
             f"The configuration file {path} cannot be read: {error.strerror}.",
@@ -101,6 +104,36 @@ def load_yaml(path: Path) -> dict[str, Any]:
             "Write one `name: value` per line, such as: epochs: 3",
         )
     return {str(name).replace("-", "_"): value for name, value in loaded.items()}
+
+
+def parse_yaml(text: str) -> Any:
+    """The value of a text in YAML.
+
+    Raises YAMLError if it is not YAML; ValueError for more values than settings have, since a few
+    aliases can stand for a billion.
+    """
+    import yaml
+
+    class Loader(yaml.SafeLoader):
+        def flatten_mapping(self, node: Any) -> None:  # what `<<` stands for
+            super().flatten_mapping(node)
+            require_at_most(len(node.value))
+
+    loaded = yaml.load(text, Loader)
+    waiting, count = [loaded], 0
+    while waiting:
+        value = waiting.pop()
+        if isinstance(value, (dict, list)):
+            waiting += value.values() if isinstance(value, dict) else value
+            count += 1 + len(value)
+        require_at_most(count)
+    return loaded
+
+
+def require_at_most(count: int) -> None:
+    """Raise ValueError for more values than a file of settings may have."""
+    if count > MOST_VALUES:
+        raise ValueError(f"it has more than {MOST_VALUES:,} values")
 
 
 def field_types(cls: Any) -> dict[str, Any]:

@@ -28,6 +28,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from polyrank.errors import StorageError, UsageError
+from polyrank.folder_files import read_json, require_own_files
 from polyrank.json_text import parse_json
 from polyrank.storage import (
     discard,
@@ -231,6 +232,7 @@ def resume(job: Job, *, restart: bool, other: Literal["refuse", "discard"]) -> b
     """Record which job this is; return whether the folder already was its own. Hold the folder."""
     found = None if restart else read_identity(job.work)
     if found is not None and found["identity"] == job.plain:
+        require_own_files(job.work, UsageError)
         return True
     if found is not None and other == "refuse":
         raise UsageError(
@@ -260,7 +262,7 @@ def work_beside(path: Path) -> Path | None:
 def read_identity(work: Path) -> dict[str, Any] | None:
     """What a hidden folder records about its job; None if it cannot be read."""
     try:
-        plain = parse_json((work / DESCRIPTION).read_text(encoding="utf-8"))
+        plain = read_json(work / DESCRIPTION)
         return {"identity": dict(plain["identity"]), "described": dict(plain["described"])}
     except (OSError, ValueError, KeyError, TypeError):
         return None
@@ -381,7 +383,7 @@ class Results:
         if self.folder is None:
             return None
         try:
-            return parse(parse_json(self.path(key, self.folder).read_text(encoding="utf-8")))
+            return parse(read_json(self.path(key, self.folder)))
         except (OSError, ValueError, KeyError, TypeError, AttributeError):
             return None
 

@@ -4,33 +4,20 @@ from __future__ import annotations
 
 import contextlib
 import glob
-import hashlib
 import io
 import os
 import shutil
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
-from pathlib import Path, PureWindowsPath
-from typing import Any
+from collections.abc import Callable, Iterator
+from pathlib import Path
 
 from polyrank.errors import LockedError, StorageError, UsageError
-from polyrank.json_text import parse_json
 
 AT_FDCWD = -100
 RENAME_EXCHANGE = 2
 JUST_MADE = 1.0
 """Seconds."""
-
-
-def read_object(path: Path) -> dict[str, Any]:
-    """The JSON object in a file; an empty one where none can be read."""
-    try:
-        found = parse_json(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return {}
-    return found if isinstance(found, dict) else {}
 
 
 @contextlib.contextmanager
@@ -195,13 +182,15 @@ def exclusive(lock: Path, problem: str, remedy: str) -> Iterator[None]:
     while True:
         with storage_errors(lock):
             lock.parent.mkdir(parents=True, exist_ok=True)
-            handle = open(lock, "ab")  # noqa: SIM115 - closed below
-        with handle:
+            # never a link that leads elsewhere, nor a pipe, which would be waited for
+            flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK
+            descriptor = os.open(lock, flags, 0o666)
+        with open(descriptor, "ab") as handle:
             try:
                 fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 raise LockedError(problem, remedy) from None
-            if names_file(lock, handle.fileno()):
+            if names_file(lock, descriptor):
                 yield
                 return
 
@@ -252,20 +241,20 @@ def write_text(path: Path, text: str) -> None:
     require_ordinary(path)
     with storage_errors(path):
         path.parent.mkdir(parents=True, exist_ok=True)
-        fresh = path.with_name(f".{path.name}.new-{os.getpid()}")
-        try:
-            fresh.write_text(text, encoding="utf-8")
-            synchronise(fresh)
-            os.replace(fresh, path)
-            synchronise_folder(path.parent)
-        finally:
-            fresh.unlink(missing_ok=True)
+        replace_file(path, text, path.with_name(f".{path.name}.new-{os.getpid()}"))
 
 
-def leaves(name: str) -> bool:
-    """Whether a name that a folder gives for one of its files points outside of it, anywhere."""
-    path = PureWindowsPath(name)  # it knows both separators
-    return bool(path.anchor) or ".." in path.parts
+def replace_file(path: Path, text: str, fresh: Path) -> None:
+    """Write a text to the new file `fresh`, whatever lies there, and rename that to `path`."""
+    try:
+        fresh.unlink(missing_ok=True)  # it may be a link that leads elsewhere
+        with open(fresh, "x", encoding="utf-8", newline="\n") as handle:
+            handle.write(text)
+        synchronise(fresh)
+        os.replace(fresh, path)
+    finally:
+        fresh.unlink(missing_ok=True)
+    synchronise_folder(path.parent)
 
 
 def require_ordinary(path: Path) -> None:
@@ -275,45 +264,6 @@ def require_ordinary(path: Path) -> None:
             f"{path} is a device or a pipe, so nothing is put in its place.",
             "Give another path.",
         )
-
-
-def sha256_of(path: Path, advance: Callable[[int], None] = lambda _: None) -> str:
-    """The SHA-256 of a file, in hexadecimal; `advance` is told how many bytes were read."""
-    digest = hashlib.sha256()
-    with open(path, "rb") as handle:
-        while block := handle.read(1 << 20):
-            digest.update(block)
-            advance(len(block))
-    return digest.hexdigest()
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class FileRecord:
-    """What a file must have: its size in bytes and its SHA-256."""
-
-    bytes: int
-    sha256: str
-
-
-def file_records(
-    folder: Path, files: Iterable[Path], advance: Callable[[int], None] = lambda _: None
-) -> dict[str, FileRecord]:
-    """The size and checksum of files below `folder`, by their names there."""
-    return {
-        path.relative_to(folder).as_posix(): FileRecord(
-            bytes=path.stat().st_size, sha256=sha256_of(path, advance)
-        )
-        for path in sorted(files)
-    }
-
-
-def checksums_of(
-    folder: Path, *, without: str, advance: Callable[[int], None] = lambda _: None
-) -> dict[str, str]:
-    """The SHA-256 of each file below a folder, by its name there, except for that of `without`."""
-    files = sorted(path for path in folder.rglob("*") if path.is_file())
-    named = {file.relative_to(folder).as_posix(): file for file in files}
-    return {name: sha256_of(file, advance) for name, file in named.items() if name != without}
 
 
 def current_umask() -> int:

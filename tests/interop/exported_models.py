@@ -10,6 +10,7 @@ import torch
 
 import polyrank
 from polyrank.config import from_mapping
+from polyrank.folder_files import file_records
 from polyrank.models.config import CONFIGS, ClassifierConfig, DenseLayer
 from polyrank.models.description import identity_of, read_description
 from polyrank.models.engines.record import (
@@ -17,7 +18,6 @@ from polyrank.models.engines.record import (
     read_record,
     write_record,
 )
-from polyrank.storage import file_records
 from tiny_encoders import load_variant
 
 

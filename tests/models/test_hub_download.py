@@ -12,13 +12,13 @@ from safetensors.torch import load_file, save_file
 
 from hub_server import connect
 from polyrank.errors import ModelError, StorageError, UsageError
+from polyrank.folder_files import FileRecord
 from polyrank.models.bi_encoder import BiEncoder
 from polyrank.models.checkpoint import load_model
 from polyrank.models.cross_encoder import CrossEncoder
 from polyrank.models.engines.record import ExportRecord, write_record
 from polyrank.models.hub import download
 from polyrank.models.source import hub_id, local_folder
-from polyrank.storage import FileRecord
 from tiny_encoders import TEXTS, VARIANTS, load_variant
 
 CPU = {"device": "cpu", "dtype": "float32"}

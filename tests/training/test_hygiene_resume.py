@@ -10,9 +10,9 @@ import torch
 from polyrank import BiEncoder, CrossEncoder
 from polyrank.errors import StorageError
 from polyrank.evaluation.tasks import with_sampled_candidates
+from polyrank.folder_files import checksums_of
 from polyrank.records import Example, LabelledPair
 from polyrank.runtime import set_seed
-from polyrank.storage import checksums_of
 from polyrank.training import trainer as trainer_module
 from polyrank.training.config import TrainingConfig
 from polyrank.training.objectives.registry import ObjectiveConfig

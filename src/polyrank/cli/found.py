@@ -13,10 +13,10 @@ from typing import Any
 
 from polyrank.errors import DataError, PolyrankError
 from polyrank.export_targets import EXPORTED
+from polyrank.folder_files import read_object
 from polyrank.jobs import UNFINISHED, is_work, work_beside
 from polyrank.models.config import NAMES
 from polyrank.models.source import is_parlai
-from polyrank.storage import read_object
 
 NOTHING = "not a model, an index, a corpus, encoded parts, data or unfinished work. It seems to be "
 TEXTS = (".txt", ".jsonl", ".ndjson")

@@ -28,7 +28,7 @@ from polyrank.cli.training_command import (
 )
 from polyrank.config import field_types, require
 from polyrank.data.sampling import parse_share
-from polyrank.json_text import parse_json
+from polyrank.folder_files import read_json
 from polyrank.models.config import (
     CONFIGS,
     NAMES,
@@ -302,7 +302,7 @@ def finished_record(
         provenance=provenance_of(options, dev),
     ):
         return None
-    record: dict[str, Any] = parse_json((options.output / RECORD).read_text(encoding="utf-8"))
+    record: dict[str, Any] = read_json(options.output / RECORD)
     return record
 
 

@@ -106,18 +106,36 @@ def text_in(raw: IO[bytes], path: Path) -> IO[bytes]:
     return as_utf8(raw)
 
 
-class Expanded(io.RawIOBase):
-    """What a compressed file expands to.
+class Allowance:
+    """The bytes that a compressed file may expand to.
 
-    Raises DataError where that is MOST_EXPANSION times the file and more than EXPANSION_ALLOWED
-    bytes: a text compresses to a tenth, and a file that is made to fill memory to a thousandth.
+    That is MOST_EXPANSION times its size, and EXPANSION_ALLOWED in any case: a text compresses to a
+    tenth, and a file that is made to fill memory to a thousandth.
     """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.left = max(MOST_EXPANSION * path.stat().st_size, EXPANSION_ALLOWED)
+
+    def use(self, count: int) -> None:
+        """Count so many bytes more. Raises DataError where they are too many."""
+        self.left -= count
+        if self.left < 0:
+            raise DataError(
+                f"The file expands to more than {MOST_EXPANSION} times its size, and more than "
+                f"{EXPANSION_ALLOWED:,} bytes.",
+                "It may be made to fill the memory. If you trust it, decompress it first, or write "
+                "it as JSONL.",
+                path=self.path,
+            )
+
+
+class Expanded(io.RawIOBase):
+    """What a compressed file expands to. Raises DataError beyond its `Allowance`."""
 
     def __init__(self, raw: Any, path: Path) -> None:
         self.raw = raw
-        self.path = path
-        self.size = 0
-        self.most = max(MOST_EXPANSION * path.stat().st_size, EXPANSION_ALLOWED)
+        self.allowance = Allowance(path)
 
     def readable(self) -> bool:
         """Whether it can be read: always."""
@@ -128,14 +146,7 @@ class Expanded(io.RawIOBase):
         data: bytes = self.raw.read1(len(buffer))  # what comes before damage is not lost
         count = len(data)
         buffer[:count] = data
-        self.size += count
-        if self.size > self.most:
-            raise DataError(
-                f"The file expands to more than {MOST_EXPANSION} times its size, and more than "
-                f"{EXPANSION_ALLOWED:,} bytes.",
-                "It may be made to fill the memory. If you trust it, decompress it first.",
-                path=self.path,
-            )
+        self.allowance.use(count)
         return count
 
     def close(self) -> None:

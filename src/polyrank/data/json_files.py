@@ -189,7 +189,8 @@ def read_pieces(path: Path) -> Iterator[tuple[int, bytes]]:
 class Joined:
     """Pieces of lines; while a parser is stuck in a long text, each is twice as long as the last.
 
-    The parser begins a text again with every piece, which would take quadratic time.
+    The parser begins a text again with every piece, which would take quadratic time. Blank lines
+    come with what follows them.
     """
 
     def __init__(self, pieces: Iterable[tuple[int, bytes]]) -> None:
@@ -201,6 +202,8 @@ class Joined:
         held, wanted, line = bytearray(), 0, 1
         for line, piece in self.pieces:
             held += piece
+            if len(piece) <= 2 and piece.isspace() and len(held) < PIECE:
+                continue
             if len(held) >= wanted or piece.endswith(b"\n"):
                 yield line, bytes(held)
                 wanted = 2 * len(held) if self.is_stuck else 0

@@ -22,6 +22,7 @@ from polyrank.data.files import (
 from polyrank.data.hub import is_hub, read_hub, with_class_names
 from polyrank.data.json_files import read_json_array, read_json_lines
 from polyrank.data.memory import at_row
+from polyrank.data.parquet import read_batches
 from polyrank.data.source import Source
 from polyrank.errors import DataError
 
@@ -169,11 +170,10 @@ def wrong_count(path: Path, line: int, got: int, expected: str) -> DataError:
 def read_parquet(path: Path) -> Iterator[dict[str, Any]]:
     """Yield the rows of a Parquet file. Raises DataError if it is damaged or truncated."""
     import pyarrow
-    import pyarrow.parquet
 
     open_bytes(path).close()
     try:
-        for batch in pyarrow.parquet.ParquetFile(path).iter_batches(batch_size=4096):
+        for batch in read_batches(path):
             yield from batch.to_pylist()
     except (pyarrow.ArrowException, OSError, UnicodeDecodeError) as error:
         reason = " ".join(str(error).split()).rstrip(".")

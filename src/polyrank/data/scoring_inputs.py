@@ -22,9 +22,9 @@ from polyrank.data.loading import AUTO, chosen_format, no_records, read_source, 
 from polyrank.data.rows import Row, read_rows
 from polyrank.data.source import NO_COLUMNS, Source
 from polyrank.errors import DataError
+from polyrank.folder_files import sha256_of
 from polyrank.progress import Say, silent
 from polyrank.records import Example, LabelledPair, RetrievalSet, ScoringInput
-from polyrank.storage import sha256_of
 
 ROWS = ("examples", "table", "pairs", "nli", "sts")
 """The formats whose rows are read here, with or without labels."""

@@ -27,8 +27,8 @@ from polyrank.evaluation.retrieval import (
     retrieve,
 )
 from polyrank.evaluation.tasks import PairTask, RankingTask, RetrievalTask, Task, require_ranking
+from polyrank.folder_files import read_json
 from polyrank.jobs import Results
-from polyrank.json_text import parse_json
 from polyrank.models.two_tower import TwoTower
 from polyrank.progress import Say, bar, paused, silent
 from polyrank.retrieval.bm25.config import BM25Config
@@ -301,7 +301,7 @@ def require_same_settings(entry: Entry, runs: Sequence[ModelInfo]) -> None:
 def training_seconds(folder: Path) -> float | None:
     """The seconds that a model's training took, if its folder says so."""
     try:
-        seconds = parse_json((folder / TRAINING_RECORD).read_text(encoding="utf-8"))["seconds"]
+        seconds = read_json(folder / TRAINING_RECORD)["seconds"]
         return float(seconds)
     except (OSError, ValueError, KeyError, TypeError):
         return None

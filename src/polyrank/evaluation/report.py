@@ -25,7 +25,7 @@ from polyrank.errors import UsageError
 from polyrank.evaluation.comparison import CONFIDENCE, Comparison, Contender
 from polyrank.evaluation.pairs import PairResults
 from polyrank.evaluation.plot import draw
-from polyrank.json_text import parse_json
+from polyrank.folder_files import read_json
 from polyrank.runtime import resolve_device
 from polyrank.storage import replaced_folder, write_text
 
@@ -79,7 +79,7 @@ def read_report(folder: Path) -> dict[str, Any]:
     path = folder / RESULT
     remedy = "Give the folder that polyrank compare --output wrote."
     try:
-        result = parse_json(path.read_text(encoding="utf-8"))
+        result = read_json(path)
     except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
         raise UsageError(f"There is no comparison to read in {folder}: {error}.", remedy) from None
     models = result.get("models") if isinstance(result, dict) else None

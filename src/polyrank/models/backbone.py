@@ -21,11 +21,11 @@ import torch
 from torch import Tensor, nn
 
 from polyrank.errors import ModelError, UsageError, nearest, shortened
+from polyrank.folder_files import read_object
 from polyrank.models.bert import ROBERTAS, VARIANT, Bert, read_config
 from polyrank.models.config import NewEncoderConfig
 from polyrank.models.description import Shapes, shapes_in, shards_of
 from polyrank.models.source import faults_named, remedy_without_model
-from polyrank.storage import read_object
 from polyrank.tokens.batching import Batch
 from polyrank.tokens.saved_tokenizer import read_tokenizer
 from polyrank.tokens.tokenizer import TextTokenizer
@@ -338,6 +338,7 @@ def load_tokenizer(folder: Path, *, trainable: bool = True) -> Any:
         saved = None if trainable else read_tokenizer(folder)
         if saved is not None:
             return saved
+        require_own_vocabulary(folder)
         from transformers import AutoTokenizer
 
         with quiet():  # it also reads config.json, and warns of kinds that are ours
@@ -345,6 +346,21 @@ def load_tokenizer(folder: Path, *, trainable: bool = True) -> Any:
     if len(tokenizer) <= len(set(tokenizer.all_special_ids)):  # made up for want of a file
         raise ModelError(f"The tokeniser in {folder} has no vocabulary.", remedy)
     return tokenizer
+
+
+def require_own_vocabulary(folder: Path) -> None:
+    """Raise ModelError if the settings of a tokeniser name a file, which transformers would read.
+
+    A tokeniser that is then saved would hold what any file of this machine does.
+    """
+    settings = read_object(folder / "tokenizer_config.json")
+    for name in ("vocab", "merges"):
+        if isinstance(settings.get(name), str):
+            raise ModelError(
+                f"{folder / 'tokenizer_config.json'} names a file as {name}: "
+                f"{shortened(settings[name])}.",
+                "Take that line out, and put the tokeniser's own files into the folder.",
+            )
 
 
 @contextlib.contextmanager

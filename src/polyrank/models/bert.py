@@ -18,7 +18,7 @@ from typing import NamedTuple
 from torch import Tensor, arange, empty, nn, zeros_like
 from torch.nn import functional
 
-from polyrank.storage import read_object
+from polyrank.folder_files import read_object
 
 ROBERTAS = ("roberta", "xlm-roberta")
 """The kinds of encoder that count positions from pad_token_id + 1."""

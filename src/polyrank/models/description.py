@@ -11,10 +11,10 @@ from typing import Any, NamedTuple
 
 from polyrank.config import field_types, from_mapping, to_mapping
 from polyrank.errors import ModelError, UsageError, nearest
+from polyrank.folder_files import leaves, read_json, read_object, require_own_files
 from polyrank.json_text import parse_json
 from polyrank.models.config import CONFIGS, UNSTATED, ClassifierConfig
 from polyrank.models.engines.record import export_fingerprint, is_export, read_record
-from polyrank.storage import leaves, read_object
 
 DESCRIPTION = "polyrank.json"
 WEIGHTS = "model.safetensors"
@@ -46,7 +46,7 @@ def read_description(path: Path) -> Description | None:
     if not file.is_file():
         return None
     try:
-        described = parse_json(file.read_text(encoding="utf-8"))
+        described = read_json(file)
         form, architecture = described["format"], described["architecture"]
         settings = dict(described["settings"])
         classifier = dict(described["classifier"]) if "classifier" in described else None
@@ -122,6 +122,7 @@ def fingerprint_of(path: Path) -> str:
     """
     from safetensors import SafetensorError, safe_open
 
+    require_own_files(path, ModelError)
     described = read_description(path)
     assert described is not None
     config = from_mapping(CONFIGS[described.architecture], described.settings, where=str(path))

@@ -21,9 +21,9 @@ from polyrank.errors import (
     UsageError,
     is_out_of_memory,
 )
+from polyrank.folder_files import require_own_files, sha256_of
 from polyrank.models.hub.download import Access, UnknownNameError, download
 from polyrank.progress import Say, silent
-from polyrank.storage import sha256_of
 
 HUB_ID = "sentence-transformers/all-MiniLM-L6-v2"
 MULTILINGUAL = "sentence-transformers/paraphrase-multilingual-MiniLM-L12-v2"
@@ -68,7 +68,8 @@ def local_folder(
         The folder.
 
     Raises:
-        ModelError: There is no such folder, or the hub does not provide the files.
+        ModelError: There is no such folder, it has links that lead outside, or the hub does not
+            provide the files.
         UsageError: `source` is not a name, or a folder is given with a revision.
     """
     if not isinstance(source, (str, os.PathLike)) or not str(source):
@@ -82,6 +83,7 @@ def local_folder(
                 f"{source} is on this machine, so it has no revision {revision!r}.",
                 "Leave revision out, or give the id of a model on the hub.",
             )
+        require_own_files(Path(source), ModelError)
         return Path(source)
     name = source if isinstance(source, str) else source.as_posix()
     if looks_like_path(name):
@@ -93,10 +95,12 @@ def local_folder(
         revision=revision, token=token, cache_dir=cache_dir, local_files_only=local_files_only
     )
     try:
-        return download(name, access, say)
+        folder = download(name, access, say)
     except UnknownNameError as error:
         remedy = WITHOUT_HUB.get(name) or similar(name) or error.remedy
         raise ModelError(error.problem, remedy) from None
+    require_own_files(folder, ModelError)
+    return folder
 
 
 def hub_id(source: str | Path) -> str | None:

@@ -16,8 +16,8 @@ from typing import Any, Protocol, get_args
 
 from polyrank.config import to_mapping
 from polyrank.errors import DataError, UsageError
+from polyrank.folder_files import checksums_of, read_json, require_own_files
 from polyrank.jobs import digest_of
-from polyrank.json_text import parse_json
 from polyrank.pretraining.article_tables import ArticleBuilder, ArticleTables
 from polyrank.pretraining.conversation_tables import ConversationBuilder, ConversationTables
 from polyrank.pretraining.corpus.schema import Kind
@@ -25,7 +25,7 @@ from polyrank.pretraining.split import SPLITS, Split, SplitName, TablesSettings
 from polyrank.pretraining.table_files import REMEDY, damaged
 from polyrank.progress import bar
 from polyrank.records import Document
-from polyrank.storage import checksums_of, replaced_folder, storage_errors, write_text
+from polyrank.storage import replaced_folder, storage_errors, write_text
 
 VERSION = 3
 MANIFEST = "tables.json"
@@ -83,7 +83,7 @@ class CorpusTables:
 
     def verify(self) -> None:
         """Raise DataError unless every table is byte for byte what was written."""
-        total = sum(path.stat().st_size for path in self.path.glob("*/*"))
+        total = sum(path.stat().st_size for path in self.path.glob("*/*") if path.is_file())
         with (
             bar("Checking tables", total=total, unit="bytes") as advance,
             storage_errors(self.path),
@@ -115,6 +115,7 @@ def open_tables(
         with bar("Building tables", total=len(corpus), unit="documents") as advance:
             documents = counted(corpus, advance)
             return build_tables(documents, corpus.kind, corpus.fingerprint, folder, settings)
+    require_own_files(folder, DataError)
     tables = CorpusTables(folder)
     tables.verify()
     return tables
@@ -176,7 +177,7 @@ def require_all_found(missing: set[str]) -> None:
 def read_manifest(path: Path) -> dict[str, Any]:
     """What the tables of a folder state about themselves. Raises DataError."""
     try:
-        manifest = parse_json((path / MANIFEST).read_text(encoding="utf-8"))
+        manifest = read_json(path / MANIFEST)
     except (OSError, ValueError) as error:
         raise DataError(f"The tables cannot be read: {error}.", REMEDY, path=path) from error
     if not isinstance(manifest, dict) or manifest.get("version") != VERSION:

@@ -14,8 +14,8 @@ from typing import Any, TypeVar
 from polyrank.config import field_types, from_mapping
 from polyrank.demo.stages import SEED, sparing
 from polyrank.errors import UsageError, nearest
+from polyrank.folder_files import read_json, sha256_of
 from polyrank.jobs import digest_of
-from polyrank.json_text import parse_json
 from polyrank.models.bi_encoder import BiEncoder
 from polyrank.models.checkpoint import ARCHITECTURES
 from polyrank.models.config import CONFIGS, NewEncoderConfig
@@ -29,7 +29,6 @@ from polyrank.records import Example, LabelledPair
 from polyrank.reproduce.data import TableData
 from polyrank.reproduce.table import Kind, Overrides, Pretrain, Scale, Settings, Stage, Train
 from polyrank.runtime import set_seed
-from polyrank.storage import sha256_of
 from polyrank.tokens.masking_config import MaskingConfig
 from polyrank.training.config import TrainingConfig
 from polyrank.training.model_card import Provenance
@@ -301,7 +300,7 @@ class Maker:
 def seconds_of(folder: Path) -> tuple[float, int]:
     """The seconds of a model's last training, and the pairs that it took; zeros without one."""
     try:
-        record = parse_json((folder / RECORD).read_text(encoding="utf-8"))
+        record = read_json(folder / RECORD)
     except OSError:
         return 0.0, 0
     return float(record["seconds"]), int(record["pairs"])

@@ -55,6 +55,8 @@ KINDS: Mapping[str, tuple[type, ...]] = {
 }
 """The kinds of metadata fields, and the types of values that each can be compared with."""
 
+LONGEST_SHOWN = 10_000
+"""Characters of a filter of which an error names the part that is wrong."""
 HELP = 'Write it like: lang == "en" and year >= 2020 and topic in ["disk", "boot"].'
 
 
@@ -201,7 +203,8 @@ def read_value(node: ast.expr, text: str) -> Value:
 
 def unreadable(node: ast.expr, text: str) -> UsageError:
     """The error of a part that cannot be read as a filter."""
-    part = ast.get_source_segment(text.strip(), node) or text
+    whole = len(text) > LONGEST_SHOWN  # to look for the part in it would take seconds
+    part = text if whole else ast.get_source_segment(text.strip(), node)
     return UsageError(f"The part {part!r} of the filter {text!r} cannot be read.", HELP)
 
 

@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any, cast
 
 from polyrank.errors import IndexFolderError, ModelError, UsageError
+from polyrank.folder_files import FileRecord
 from polyrank.models.checkpoint import load_model
 from polyrank.retrieval.store.manifest import ModelRecord, check_sizes, of_model
 from polyrank.retrieval.vector_model import VectorModel, require_vectors
-from polyrank.storage import FileRecord
 
 REMEDY = "Give the model that made the index (--model), or build the index again."
 

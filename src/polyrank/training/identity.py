@@ -10,11 +10,11 @@ from pathlib import Path
 
 from polyrank.config import to_mapping
 from polyrank.evaluation.tasks import RetrievalTask
+from polyrank.folder_files import read_object
 from polyrank.jobs import Job, digest_of
 from polyrank.models.base import Model
 from polyrank.models.hub.card import RECORD
 from polyrank.records import Example, LabelledPair, RetrievalSet
-from polyrank.storage import read_object
 from polyrank.training.config import TrainingConfig
 from polyrank.training.dev_evaluation import Dev
 from polyrank.training.model_card import Provenance

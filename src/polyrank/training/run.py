@@ -12,6 +12,7 @@ Knows nothing of the command line.
 from __future__ import annotations
 
 import gc
+import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
@@ -260,9 +261,12 @@ def resuming(job: Job, restart: bool) -> Iterator[Path | None]:
 
 
 def last_checkpoint(folder: Path) -> Path | None:
-    """The newest checkpoint that is whole."""
-    newest_first = sorted(folder.glob("checkpoint-[0-9]*"), key=step_of, reverse=True)
-    return next(filter(is_whole, newest_first), None)
+    """The newest checkpoint that is whole; damaged ones after it are removed."""
+    for checkpoint in sorted(folder.glob("checkpoint-[0-9]*"), key=step_of, reverse=True):
+        if is_whole(checkpoint):
+            return checkpoint
+        shutil.rmtree(checkpoint, ignore_errors=True)
+    return None
 
 
 def step_of(checkpoint: Path) -> int:

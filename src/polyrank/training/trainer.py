@@ -22,8 +22,9 @@ from transformers import PrinterCallback, Trainer, TrainerCallback, TrainingArgu
 from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
 
 from polyrank.errors import StorageError, TrainingError
+from polyrank.folder_files import checksums_of, read_object
 from polyrank.models.base import Model
-from polyrank.storage import checksums_of, read_object, storage_errors
+from polyrank.storage import storage_errors
 from polyrank.training import processes
 from polyrank.training.batches import TrainingSet
 from polyrank.training.config import TrainingConfig

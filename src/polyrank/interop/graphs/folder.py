@@ -16,6 +16,7 @@ import torch
 
 from polyrank.errors import UsageError
 from polyrank.export_targets import GraphExport
+from polyrank.folder_files import file_records
 from polyrank.interop.export import Written
 from polyrank.interop.graphs.agreement import (
     Agreement,
@@ -37,7 +38,6 @@ from polyrank.models.engines.record import (
     read_record,
     write_record,
 )
-from polyrank.storage import file_records
 
 WriteGraph = Callable[[GraphFile, Path], tuple[str, list[str]]]
 """Writes a graph into a folder, and names its file and all files."""

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from polyrank.errors import ModelError
+from polyrank.folder_files import read_json
 from polyrank.interop.parlai.files import Files
 from polyrank.interop.parlai.options import Options
-from polyrank.json_text import parse_json
 
 SPECIAL = {
     "null": "__null__",
@@ -119,7 +119,7 @@ def read_pieces(files: Files, options: Options) -> list[str]:
     """The pieces of a byte-level tokeniser, in order. Raises ModelError if damaged."""
     file = pieces_files(files, options)[0]
     try:
-        found: Any = parse_json(file.read_text(encoding="utf-8"))
+        found: Any = read_json(file)
         pieces: list[str] = list(found)
         if options.dict_tokenizer == "bytelevelbpe":
             pieces.sort(key=found.__getitem__)

@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from polyrank.errors import ModelError, OutOfMemoryError, UsageError, is_out_of_memory
-from polyrank.json_text import parse_json
+from polyrank.folder_files import read_json
 
 DEFAULT_NAME = "model"
 UNFINISHED = ".checkpoint"
@@ -121,7 +121,7 @@ def require_not_readable(given: Path, folder: Path) -> None:
 def read_options(file: Path) -> dict[str, Any]:
     """The options of a checkpoint. Raises ModelError if they are not JSON."""
     try:
-        found = parse_json(file.read_text(encoding="utf-8"))
+        found = read_json(file)
     except (OSError, ValueError) as error:
         raise ModelError(
             f"The options {file} are not JSON: {error}.",

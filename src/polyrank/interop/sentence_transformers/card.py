@@ -5,13 +5,17 @@ Knows the hub's metadata; the facts come from the model's own card.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from polyrank._version import __version__
+from polyrank.config import parse_yaml
 from polyrank.models.hub.card import CARD, card_data, card_of
 
+METADATA = re.compile(r"\s*---[ \t]*\r?\n(.*?)\n---[ \t]*(?:\r?\n|\Z)", re.DOTALL)
+"""The YAML that a card begins with."""
 ORIGIN = ("base_model", "datasets", "language", "license")
 """The metadata that an export has from the model."""
 TEMPLATE = """\
@@ -48,13 +52,20 @@ def write_card(folder: Path, model: Any, title: str, use: str, notes: Sequence[s
 
 def origin_of(model: Any) -> dict[str, Any]:
     """What the model's own card says of its base, its data, its language and its licence."""
-    from huggingface_hub import ModelCard
+    import yaml
 
     file = None if model.path is None else model.path / CARD
     if file is None or not file.is_file():
         return {}
     try:
-        said = ModelCard(file.read_text(encoding="utf-8")).data.to_dict()
-    except ValueError:  # the metadata of a card that someone wrote may not be YAML
+        found = METADATA.match(file.read_text(encoding="utf-8"))
+        said = {} if found is None else parse_yaml(found[1])
+    except (ValueError, RecursionError, yaml.YAMLError):  # whoever wrote the card
         return {}
-    return {name: said[name] for name in ORIGIN if said.get(name)}
+    said = said if isinstance(said, dict) else {}
+    return {name: said[name] for name in ORIGIN if said.get(name) and is_words(said[name])}
+
+
+def is_words(value: Any) -> bool:
+    """Whether the value of a card's metadata is a text or a list of texts."""
+    return all(isinstance(one, str) for one in (value if isinstance(value, list) else [value]))

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from safetensors.torch import save_file
 from torch import Tensor
 
-from polyrank.json_text import parse_json
+from polyrank.folder_files import read_json
 from polyrank.models.backbone import quiet
 
 LEGACY = "sentence_transformers.models"
@@ -129,7 +129,7 @@ def transformer(
 
 def update_json(path: Path, values: Mapping[str, Any]) -> None:
     """Add entries to the object in a JSON file."""
-    write_json(path, {**parse_json(path.read_text(encoding="utf-8")), **values})
+    write_json(path, {**read_json(path), **values})
 
 
 def pooling(width: int, mode: str, *, include_prompt: bool = True) -> Module:

@@ -21,6 +21,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from polyrank.errors import ModelError, UsageError
+from polyrank.folder_files import read_object
 from polyrank.models.adapters.layers import (
     adapter_name,
     lora_layers,
@@ -34,7 +35,6 @@ from polyrank.models.description import digest_of, read_description
 from polyrank.models.folder import dtype_of, fit_weights, read_tensors, read_weights, shapes_of
 from polyrank.models.foreign.sentence_transformers import read_folder
 from polyrank.models.source import HUB_ID, installed_folder, local_folder
-from polyrank.storage import read_object
 
 if TYPE_CHECKING:
     from polyrank.models.base import Model

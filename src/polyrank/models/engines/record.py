@@ -31,8 +31,7 @@ from typing import Any
 
 from polyrank.config import from_mapping
 from polyrank.errors import ModelError, UsageError
-from polyrank.json_text import parse_json
-from polyrank.storage import FileRecord, sha256_of
+from polyrank.folder_files import FileRecord, read_json, sha256_of
 
 EXPORT = "export.json"
 FORMAT = 2
@@ -94,7 +93,7 @@ def read_record(folder: Path) -> ExportRecord:
     """The record of an exported model. Raises ModelError where it is missing or damaged."""
     file = folder / EXPORT
     try:
-        found = parse_json(file.read_text(encoding="utf-8"))
+        found = read_json(file)
         form = found.pop("format")
         for name, kind in (("graphs", Graph), ("files", FileRecord), ("encoders", EncoderShape)):
             found[name] = {

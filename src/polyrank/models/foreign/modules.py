@@ -12,9 +12,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from polyrank.errors import ModelError, shortened
-from polyrank.json_text import parse_json
+from polyrank.folder_files import leaves, read_json
 from polyrank.models.description import shapes_in
-from polyrank.storage import leaves
 
 PACKAGE = "sentence_transformers."
 REDUCTIONS = {
@@ -104,10 +103,10 @@ def refusal(problem: str) -> ModelError:
     )
 
 
-def read_json(path: Path) -> Any:
+def read_required(path: Path) -> Any:
     """A JSON file of the folder; raises ModelError if it is missing or broken."""
     try:
-        return parse_json(path.read_text(encoding="utf-8"))
+        return read_json(path)
     except (OSError, ValueError) as error:
         raise ModelError(
             f"{path} cannot be read: {error}.", "The folder is incomplete; download it again."
@@ -120,7 +119,7 @@ def read_known(path: Path) -> dict[str, Any]:
     """
     if not path.is_file():
         return {}
-    found = read_json(path)
+    found = read_required(path)
     if not isinstance(found, dict):
         raise ModelError(
             f"{path} does not hold settings by name.", "The folder is damaged; download it again."
@@ -130,7 +129,7 @@ def read_known(path: Path) -> dict[str, Any]:
 
 def read_modules(path: Path) -> list[dict[str, Any]]:
     """The modules of the folder, in their order."""
-    modules = read_json(path)
+    modules = read_required(path)
     if isinstance(modules, list) and all(
         isinstance(module, dict) and {"type", "path"} <= module.keys() for module in modules
     ):
@@ -269,7 +268,7 @@ def read_pooling(path: Path) -> tuple[str, bool]:
 
     Raises ModelError for several at once.
     """
-    described = read_json(path)
+    described = read_required(path)
     mode = described.get("pooling_mode")
     if mode is None:
         mode = [name for key, name in LEGACY_REDUCTIONS.items() if described.get(key)] or "mean"
@@ -285,7 +284,7 @@ def read_pooling(path: Path) -> tuple[str, bool]:
 def read_dense(place: Path) -> dict[str, Any]:
     """The settings of a dense layer. Raises ModelError for what polyrank's layers do not have."""
     path = place / "config.json"
-    described = read_json(path)
+    described = read_required(path)
     require_vector(place, described)
     name = str(described.get("activation_function", "torch.nn.modules.activation.Tanh"))
     activation = ACTIVATIONS.get(name.rsplit(".", 1)[-1]) if name.startswith("torch.nn.") else None

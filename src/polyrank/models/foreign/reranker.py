@@ -15,19 +15,19 @@ import torch
 from torch import Tensor, nn
 
 from polyrank.errors import ModelError
+from polyrank.folder_files import read_object
 from polyrank.models.bert import ROBERTAS
 from polyrank.models.description import DESCRIPTION, shards_of
 from polyrank.models.folder import fit_weights, read_tensors
 from polyrank.models.foreign.modules import (
     out_features,
-    read_json,
     read_length,
     read_modules,
     read_pooling,
+    read_required,
 )
 from polyrank.models.foreign.sentence_transformers import is_cross_encoder
 from polyrank.models.heads import ACTIVATIONS
-from polyrank.storage import read_object
 
 WEIGHTS = "model.safetensors"
 SUFFIX = "ForSequenceClassification"
@@ -127,7 +127,7 @@ def read_reranker(folder: Path) -> Reranker | None:
         return of_transformers(folder)
     if not is_cross_encoder(folder):
         return None
-    described = read_json(folder / "config_sentence_transformers.json")
+    described = read_required(folder / "config_sentence_transformers.json")
     prompt = (described.get("prompts") or {}).get(described.get("default_prompt_name"))
     return of_modules(folder)._replace(prompt=prompt or "")
 
@@ -188,7 +188,7 @@ def of_modules(folder: Path) -> Reranker:
             "Give one with a Transformer for sequence classification, or with Transformer, "
             "Pooling and one or two Dense.",
         )
-    described = [read_json(place / "config.json") for place in dense]
+    described = [read_required(place / "config.json") for place in dense]
     activations = [activation_of(one, place) for one, place in zip(described, dense, strict=True)]
     if activations[-1] != "identity" or described[-1].get("module_output_name") != "scores":
         raise ModelError(

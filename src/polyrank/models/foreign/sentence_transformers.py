@@ -12,17 +12,17 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from polyrank.errors import ModelError
+from polyrank.folder_files import read_object
 from polyrank.models.foreign.modules import (
     Module,
     Side,
     module_at,
-    read_json,
     read_known,
     read_modules,
+    read_required,
     read_side,
     refusal,
 )
-from polyrank.storage import read_object
 
 DESCRIPTION = "config_sentence_transformers.json"
 MODULES = "modules.json"
@@ -145,7 +145,7 @@ def pipeline(folder: Path, task: str) -> list[Module]:
 def read_route(place: Path, task: str) -> list[Module]:
     """The modules of the route that a router chooses for texts of a task. Raises ModelError."""
     file = place / "router_config.json"
-    described = read_json(file if file.is_file() else place / "config.json")
+    described = read_required(file if file.is_file() else place / "config.json")
     try:
         types, structure = dict(described["types"]), dict(described["structure"])
         parameters = dict(described.get("parameters") or {})

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from polyrank._version import __version__
 from polyrank.data.hub import is_hub, parse_address
+from polyrank.folder_files import read_object
 from polyrank.models.source import hub_id
-from polyrank.storage import read_object
 
 if TYPE_CHECKING:
     from polyrank.models.base import Model

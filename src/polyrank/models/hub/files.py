@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from polyrank.errors import ModelError
+from polyrank.folder_files import read_object
 from polyrank.models.description import DESCRIPTION, SHARDS, WEIGHTS, shards_of
 from polyrank.models.engines.record import EXPORT, read_record
-from polyrank.storage import read_object
 
 ADAPTER = "adapter_config.json"
 MODULES = "modules.json"

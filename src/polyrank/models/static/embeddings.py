@@ -23,7 +23,7 @@ from polyrank.errors import ModelError, UsageError
 from polyrank.models.backbone import BACKBONE_FOLDER, Backbone, require_sizes, unknown_ids
 from polyrank.models.description import Shapes
 from polyrank.models.folder import read_tensors
-from polyrank.models.foreign.modules import read_json, read_known, read_modules
+from polyrank.models.foreign.modules import read_known, read_modules, read_required
 from polyrank.models.foreign.sentence_transformers import COSINE, read_prompts, read_similarity
 from polyrank.models.source import faults_named
 from polyrank.models.static.word_vectors import read_word_vectors, word_tokenizer
@@ -147,7 +147,7 @@ def is_model2vec(folder: Path) -> bool:
 def described_as(folder: Path) -> str | None:
     """The `model_type` of the encoder in a folder, if it is stated."""
     try:
-        described = read_json(folder / "config.json")
+        described = read_required(folder / "config.json")
     except ModelError:  # no file; or a broken one, which the reader of an encoder refuses
         return None
     return described.get("model_type") if isinstance(described, dict) else None
@@ -166,7 +166,7 @@ def static_settings(source: Path) -> dict[str, Any]:
     if source.is_file():
         return SETTINGS
     if is_model2vec(source):
-        asked = read_json(source / "config.json").get("max_length", MAX_LENGTH)
+        asked = read_required(source / "config.json").get("max_length", MAX_LENGTH)
         length = NO_LIMIT if asked is None else int(asked)
         return {**SETTINGS, "max_context_length": length, "max_candidate_length": length}
     others = {kind_of(module) for module in read_modules(source / "modules.json")[1:]}

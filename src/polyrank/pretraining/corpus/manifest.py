@@ -14,7 +14,7 @@ from typing import Any, get_args
 
 from polyrank.config import from_mapping
 from polyrank.errors import DataError, UsageError
-from polyrank.json_text import parse_json
+from polyrank.folder_files import read_json
 from polyrank.pretraining.corpus.schema import Kind
 from polyrank.pretraining.corpus.source import Dropped
 from polyrank.storage import write_text
@@ -80,7 +80,7 @@ def read_manifest(folder: Path) -> Manifest:
     """Read `corpus.json`. Raises UsageError if there is none, DataError if it cannot be used."""
     path = folder / MANIFEST
     try:
-        content = parse_json(path.read_text(encoding="utf-8"))
+        content = read_json(path)
     except (FileNotFoundError, NotADirectoryError):
         what = "has no corpus.json" if folder.is_dir() else "is not a folder"
         raise UsageError(

@@ -10,12 +10,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from polyrank.folder_files import sha256_of
 from polyrank.jobs import Note, Work
 from polyrank.pretraining.corpus.batches import ConvertedBatch, from_bytes
 from polyrank.pretraining.corpus.manifest import DroppedCounter, Part
 from polyrank.pretraining.corpus.redirects import Resolve, with_targets
 from polyrank.pretraining.corpus.schema import Kind, load_pyarrow, schema_of
-from polyrank.storage import sha256_of, storage_errors, synchronise, synchronise_folder
+from polyrank.storage import storage_errors, synchronise, synchronise_folder
 
 
 @dataclass(frozen=True, kw_only=True)

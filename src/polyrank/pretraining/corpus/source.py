@@ -22,10 +22,10 @@ from typing import Any, ClassVar, NamedTuple
 
 from polyrank.data.files import COMPRESSIONS, Blame, read_start
 from polyrank.errors import DataError
+from polyrank.folder_files import sha256_of
 from polyrank.jobs import digest_of
 from polyrank.json_text import parse_json
 from polyrank.records import Document
-from polyrank.storage import sha256_of
 
 UNKNOWN_LANGUAGE = "und"
 HASHED_UP_TO = 1 << 30

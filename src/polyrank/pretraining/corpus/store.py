@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from polyrank.errors import DataError
+from polyrank.folder_files import require_own_files, sha256_of
 from polyrank.pretraining.corpus.manifest import REMEDY, DroppedCount, Manifest, Part, read_manifest
 from polyrank.pretraining.corpus.schema import Kind, from_batch, load_pyarrow
 from polyrank.records import Document
-from polyrank.storage import sha256_of
 
 
 class Corpus:
@@ -32,6 +32,7 @@ class Corpus:
         Raises UsageError if it is not a corpus, DataError if it is damaged or of a newer version.
         """
         path = Path(path)
+        require_own_files(path, DataError)
         corpus = cls(path, read_manifest(path))
         for part in corpus.manifest.parts:
             corpus.require_size(part)

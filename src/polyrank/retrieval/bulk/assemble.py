@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from polyrank.errors import IndexFolderError, UsageError
+from polyrank.folder_files import FileRecord, sha256_of
 from polyrank.jobs import working
 from polyrank.progress import bar
 from polyrank.retrieval.bulk.parts import (
@@ -27,7 +28,7 @@ from polyrank.retrieval.store.manifest import build_job
 from polyrank.retrieval.store.shard import Shard, require_unique_ids
 from polyrank.retrieval.store.writing import shard_folder
 from polyrank.retrieval.vector_model import VectorModel
-from polyrank.storage import FileRecord, sha256_of, storage_errors
+from polyrank.storage import storage_errors
 
 SHOWN_PARTS = 10
 

@@ -20,8 +20,8 @@ from typing import Any
 
 from polyrank._version import __version__
 from polyrank.errors import IndexFolderError, UsageError
+from polyrank.folder_files import FileRecord, leaves, read_json, require_own_files
 from polyrank.jobs import Job
-from polyrank.json_text import parse_json
 from polyrank.retrieval.store.manifest import (
     ShardLayout,
     ShardRecord,
@@ -29,7 +29,7 @@ from polyrank.retrieval.store.manifest import (
     checksum_of,
     shard_from_plain,
 )
-from polyrank.storage import FileRecord, leaves, storage_errors
+from polyrank.storage import storage_errors
 
 PART = "part.json"
 FORMAT = "polyrank-part"
@@ -127,8 +127,9 @@ def read_part(folder: Path) -> Part:
     """Read the manifest of a part. Raises IndexFolderError for anything else."""
     path = folder / PART
     remedy = "Remove that folder and encode the part again."
+    require_own_files(folder, IndexFolderError)
     try:
-        plain = parse_json(path.read_text(encoding="utf-8"))
+        plain = read_json(path)
         if plain["format"] != FORMAT:
             raise ValueError(f"its format is {plain['format']!r}")
         if plain["version"] != VERSION:

@@ -22,13 +22,13 @@ from numpy.typing import NDArray
 
 from polyrank.data.candidates import gives_ids
 from polyrank.errors import DataError
-from polyrank.json_text import parse_json
+from polyrank.folder_files import read_json, sha256_of
 from polyrank.progress import bar
 from polyrank.retrieval.bulk.parts import SourceRecord
 from polyrank.retrieval.source import Candidates
 from polyrank.retrieval.store.metadata import FieldKinds
 from polyrank.retrieval.store.shard import HASH, HASHES_AT_ONCE, encoded, found_twice, hash_of
-from polyrank.storage import sha256_of, storage_errors, write_text
+from polyrank.storage import storage_errors, write_text
 
 SURVEY = "source.json"
 
@@ -64,7 +64,7 @@ def checksum(path: Path) -> str:
 def read_survey(output: Path) -> SourceRecord | None:
     """The result of an earlier survey, if it can be read."""
     try:
-        return SourceRecord(**parse_json((output / SURVEY).read_text(encoding="utf-8")))
+        return SourceRecord(**read_json(output / SURVEY))
     except (OSError, ValueError, TypeError):
         return None
 

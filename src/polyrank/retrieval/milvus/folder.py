@@ -15,6 +15,7 @@ from typing import Any, cast
 
 from polyrank._version import __version__
 from polyrank.errors import IndexFolderError
+from polyrank.folder_files import FileRecord
 from polyrank.retrieval.milvus.address import MilvusAddress, parse_backend
 from polyrank.retrieval.milvus.engine import MilvusEngine
 from polyrank.retrieval.milvus.schema import MilvusIndex
@@ -31,7 +32,7 @@ from polyrank.retrieval.store.manifest import (
 )
 from polyrank.retrieval.vector_model import VectorModel
 from polyrank.scoring.poly import Attention
-from polyrank.storage import FileRecord, replaced_folder
+from polyrank.storage import replaced_folder
 
 MILVUS = "milvus"
 BUILDING = "_building"

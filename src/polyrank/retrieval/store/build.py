@@ -13,6 +13,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 from polyrank.errors import DataError
+from polyrank.folder_files import FileRecord
 from polyrank.jobs import working
 from polyrank.retrieval.source import Candidates, Source
 from polyrank.retrieval.store.manifest import (
@@ -40,7 +41,7 @@ from polyrank.retrieval.store.writing import (
     write_texts,
 )
 from polyrank.retrieval.vector_model import VectorModel
-from polyrank.storage import FileRecord, exclusive, storage_errors
+from polyrank.storage import exclusive, storage_errors
 
 Complete = Callable[[Path], None]
 NOTHING_KNOWN: Mapping[str, FileRecord] = MappingProxyType({})

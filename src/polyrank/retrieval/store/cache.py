@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from polyrank.errors import IndexFolderError
+from polyrank.folder_files import require_own_files
 from polyrank.records import Candidate, Value
 from polyrank.retrieval.filters import Condition, Filter, evaluate, require_fields
 from polyrank.retrieval.store.manifest import (
@@ -95,6 +96,8 @@ class CandidateCache:
         If another commit comes between reading the manifest and opening its files, it opens them
         again. What is unchanged since an `earlier` state stays mapped. Raises IndexFolderError.
         """
+        if earlier is None:
+            require_own_files(folder, IndexFolderError)
         manifest = read_manifest(folder)
         while True:
             try:

@@ -18,6 +18,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from polyrank.errors import IndexFolderError
+from polyrank.folder_files import FileRecord, require_own_files
 from polyrank.retrieval.store.manifest import (
     LOCK,
     SEARCH,
@@ -30,7 +31,7 @@ from polyrank.retrieval.store.manifest import (
     write_manifest,
 )
 from polyrank.retrieval.store.shard import DELETED
-from polyrank.storage import FileRecord, exclusive, storage_errors, synchronise, synchronise_folder
+from polyrank.storage import exclusive, storage_errors, synchronise, synchronise_folder
 
 
 class Change:
@@ -112,6 +113,7 @@ def changing(folder: Path, fingerprint: str) -> Iterator[Change]:
     read_manifest(folder)
     problem = f"The index {folder} is being changed by another process."
     with exclusive(folder / LOCK, problem, "Wait for it; searches still work."):
+        require_own_files(folder, IndexFolderError)
         manifest = read_manifest(folder)
         require_same_maker(folder, manifest, fingerprint)
         remove_unnamed(folder, manifest.files)
@@ -142,5 +144,8 @@ def remove_unnamed(folder: Path, files: Mapping[str, FileRecord]) -> None:
             for name in list(folders):
                 path = os.path.join(parent, name)
                 if path not in needed:
-                    shutil.rmtree(path, ignore_errors=True)
                     folders.remove(name)
+                    if os.path.islink(path):
+                        os.unlink(path)
+                    else:
+                        shutil.rmtree(path, ignore_errors=True)

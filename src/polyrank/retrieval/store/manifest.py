@@ -9,7 +9,6 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
-import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
@@ -17,18 +16,10 @@ from typing import Any, Literal
 
 from polyrank._version import __version__
 from polyrank.errors import IndexFolderError, UsageError
+from polyrank.folder_files import FileRecord, file_records, leaves, read_json, sha256_of
 from polyrank.jobs import Job
-from polyrank.json_text import parse_json
 from polyrank.progress import bar
-from polyrank.storage import (
-    FileRecord,
-    file_records,
-    leaves,
-    sha256_of,
-    storage_errors,
-    synchronise,
-    synchronise_folder,
-)
+from polyrank.storage import replace_file, storage_errors
 
 MANIFEST = "manifest.json"
 LOCK = "lock"
@@ -128,16 +119,9 @@ def write_manifest(folder: Path, manifest: Manifest) -> Manifest:
     plain |= dataclasses.asdict(manifest)
     checksum = checksum_of(plain)
     path = folder / MANIFEST
-    fresh = path.with_name(f".{MANIFEST}.new")
     with storage_errors(folder):
-        try:
-            text = json.dumps(plain | {"checksum": checksum}, indent=1, ensure_ascii=False) + "\n"
-            fresh.write_text(text, encoding="utf-8")
-            synchronise(fresh)
-            os.replace(fresh, path)
-        finally:
-            fresh.unlink(missing_ok=True)
-        synchronise_folder(folder)
+        text = json.dumps(plain | {"checksum": checksum}, indent=1, ensure_ascii=False) + "\n"
+        replace_file(path, text, path.with_name(f".{MANIFEST}.new"))
     return dataclasses.replace(manifest, checksum=checksum)
 
 
@@ -220,7 +204,7 @@ def read_plain(folder: Path) -> dict[str, Any]:
     """The manifest as JSON. Raises IndexFolderError for anything but the manifest of an index."""
     path = folder / MANIFEST
     try:
-        plain = parse_json(path.read_text(encoding="utf-8"))
+        plain = read_json(path)
     except (FileNotFoundError, NotADirectoryError):
         found = "has no manifest.json" if folder.is_dir() else "does not exist"
         if folder.is_file():

@@ -19,12 +19,13 @@ from polyrank.data.answers import folded
 from polyrank.data.examples import example_line, parse_example
 from polyrank.data.files import read_lines
 from polyrank.errors import DataError, UsageError
+from polyrank.folder_files import read_json, read_object
 from polyrank.jobs import Job, differences, digest_of, read_identity, working
 from polyrank.json_text import parse_json
 from polyrank.models.base import Model
 from polyrank.progress import Say, bar, silent
 from polyrank.records import Example
-from polyrank.storage import read_object, write_text
+from polyrank.storage import require_ordinary, write_text
 from polyrank.training.negatives.config import NegativesConfig
 from polyrank.training.negatives.filtering import choose
 from polyrank.training.negatives.methods import Method
@@ -305,7 +306,7 @@ def job_of(store: Path, identity: Mapping[str, Any]) -> Job:
 def teacher_of(store: Path) -> str | None:
     """The fingerprint of the teacher whose labels a store holds, or will hold when complete."""
     try:
-        found = parse_json(description_of(store).read_text(encoding="utf-8"))
+        found = read_json(description_of(store))
     except (OSError, ValueError):
         unfinished = read_identity(job_of(store, {}).work)
         found = {} if unfinished is None else unfinished["identity"]
@@ -320,6 +321,7 @@ def description_of(store: Path) -> Path:
 def is_complete(job: Job) -> bool:
     """Whether the store holds all labels already. Raises UsageError for a store with others."""
     store, description = job.output, description_of(job.output)
+    require_ordinary(store)
     if store.is_dir():
         raise UsageError(f"{store} is a folder.", "Give the path of a file for the labels.")
     if not store.exists():
