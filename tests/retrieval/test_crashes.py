@@ -12,7 +12,6 @@ from polyrank import storage, tables
 from polyrank.errors import StorageError
 from polyrank.retrieval.index import Index
 from polyrank.retrieval.store import arrays, vectors
-from polyrank.retrieval.store import manifest as manifest_module
 from polyrank.retrieval.store.manifest import ShardLayout
 
 SMALL = ShardLayout(block_rows=10, shard_rows=30)
@@ -125,7 +124,7 @@ def test_all_is_on_the_disk_itself_before_the_manifest_names_it(index, change, m
         replace(source, target)
 
     monkeypatch.setattr(os, "fsync", note)
-    monkeypatch.setattr(manifest_module.os, "replace", check)
+    monkeypatch.setattr(os, "replace", check)
     CHANGES[change](index)
     assert checked
     assert index.path.stat().st_ino in flushed
