@@ -9,8 +9,10 @@ from __future__ import annotations
 import codecs
 import itertools
 import json
+import re
 from collections.abc import Iterator, Sequence
 from typing import Any
+from xml.sax.saxutils import escape
 
 from hypothesis import strategies as st
 
@@ -108,6 +110,60 @@ RAW_VALUES = (
 """JSON values, as they are written, that stand in place of a right one."""
 
 
+SIGNS = (
+    *(
+        '"',
+        '\\"',
+        "'",
+        "\\",
+        ",",
+        ";",
+        "\t",
+        "\n",
+        "\r\n",
+        " ",
+        "a ",
+        "a,",
+        '"a",',
+        '"\n',
+        "{",
+        "[",
+    ),
+    *("[1,", '{"a":1}\n', "- ", "a: ", "&a ", "*a ", "1", "-1", "1e", "and ", "not ", "in (", "?!"),
+    *(
+        ". ",
+        "A. ",
+        "e.g. ",
+        "...",
+        "CHAPTER I\n",
+        "<a>",
+        "<",
+        "&",
+        "%",
+        "|",
+        "=",
+        "\u0301",
+        "\u202e",
+    ),
+    *(
+        "[[",
+        "]]",
+        "{{",
+        "{|",
+        "<ref>",
+        "<!--",
+        "''",
+        "==",
+        "\n*",
+        "[http://",
+        "[[a|",
+        "{{a|",
+        "<br>",
+    ),
+)
+"""What takes more than linear time if a rule of a grammar begins again at each of them."""
+
+
 @st.composite
 def edited(draw: st.DrawFn, data: bytes) -> bytes:
     """A file with one to four edits: bytes flipped, replaced, inserted, repeated or cut off."""
@@ -187,6 +243,18 @@ def with_every_value(data: bytes, part: int = 0, parts: int = 1) -> Iterator[byt
 def damaged(data: bytes) -> st.SearchStrategy[bytes]:
     """A file with edits; where it is JSON, also one with absurd values."""
     return st.one_of(edited(data), changed_json(data)) if is_json(data) else edited(data)
+
+
+def with_signs(data: bytes, sign: str, size: int) -> Iterator[bytes]:
+    """A file to whose end, first text in JSON and first text in XML a sign is added many times."""
+    signs = (sign * (size // len(sign) + 1))[:size]
+    yield data + b"\n" + signs.encode()
+    place = re.search(rb': ?"([^"\\]*)"', data) if is_json(data) else None
+    if place:
+        yield data[: place.start(1)] + json.dumps(signs)[1:-1].encode() + data[place.end(1) :]
+    end = data.find(b"</text>")
+    if end >= 0:
+        yield data[:end] + escape(signs).encode() + data[end:]
 
 
 def documents(data: bytes) -> list[str]:

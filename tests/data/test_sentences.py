@@ -1,3 +1,5 @@
+import time
+
 import pytest
 
 from polyrank.data.sentences import sentence_spans
@@ -32,3 +34,11 @@ def test_spans_cover_all_but_space():
     text = " A. b c.\n\nD? e! F etc. G "
     covered = "".join(sentences(text))
     assert covered.replace(" ", "") == "".join(text.split())
+
+
+@pytest.mark.parametrize("text", ["?!" * 100_000, "A? " * 200_000, "?" + ")" * 200_000])
+def test_time_is_linear_in_the_text(text):
+    """If each sign were tried anew, or the rest copied at each end, this would take minutes."""
+    start = time.process_time()
+    assert "".join(sentences(text)).replace(" ", "") == text.replace(" ", "")
+    assert time.process_time() - start < 10

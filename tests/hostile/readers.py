@@ -119,7 +119,7 @@ DUMP = """<mediawiki xmlns="http://www.mediawiki.org/xml/export-0.10/" xml:lang=
 <page><title>Cat</title><ns>0</ns><id>1</id><revision><id>2</id>
 <text>A '''cat''' sees a [[dog|Dog]].
 == Life ==
-It sleeps {{for|long}}. <ref>A book</ref>
+It sleeps {{for|long}}. &lt;ref&gt;A book&lt;/ref&gt;
 {| class=x
 | cell
 |}</text></revision></page>

@@ -2,8 +2,9 @@
 
 POLYRANK_HOSTILE_CASES is the number of damaged files of each kind; without it, the same few are
 drawn every time. POLYRANK_HOSTILE_MEGABYTES is the length of long lines. Of the files with a value
-of JSON replaced, one in POLYRANK_HOSTILE_PARTS is tried; POLYRANK_HOSTILE_SEED says which. `python
--m benchmarks.hostile` draws others for as long as you like.
+of JSON replaced, or with a sign repeated, one in POLYRANK_HOSTILE_PARTS is tried;
+POLYRANK_HOSTILE_SEED says which. `python -m benchmarks.hostile` draws others for as long as you
+like.
 """
 
 import os
@@ -20,14 +21,20 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from readers import EXPORTS, READERS, folder_readers, write
 
-from damage import damaged, is_json, with_every_value
+from damage import SIGNS, damaged, is_json, with_every_value, with_signs
 from polyrank.errors import PolyrankError
 
 CASES = os.environ.get("POLYRANK_HOSTILE_CASES")
+SEED = int(os.environ.get("POLYRANK_HOSTILE_SEED", "0"))
 MEGABYTES = int(os.environ.get("POLYRANK_HOSTILE_MEGABYTES", "1"))
+SIZE_OF_SIGNS = 250_000 if CASES else 50_000
 SECONDS_A_MEGABYTE = 1.0
 LEAST_SECONDS = 1.0
+SECONDS_A_MEGABYTE_OF_SIGNS = 60.0
+"""Where every other byte begins a line, a list or a tag, of which libraries make objects."""
 TIMES_THE_INPUT = 10
+TIMES_THE_SIGNS = 1000
+"""Likewise."""
 LEAST_MEMORY = 64_000_000
 STATUS, PEAK = Path("/proc/self/status"), Path("/proc/self/clear_refs")
 
@@ -111,6 +118,18 @@ def test_files_with_a_long_line(reader, tmp_path):
         read_damaged(reader, {name: with_a_long_line(data)}, tmp_path / "damaged")
 
 
+@pytest.mark.parametrize("number", range(len(READERS)), ids=[each.name for each in READERS])
+def test_files_with_a_sign_repeated(number, tmp_path, record_property):
+    reader, cases = READERS[number], 0
+    parts = int(os.environ.get("POLYRANK_HOSTILE_PARTS", len(SIGNS)))
+    for sign in SIGNS[(SEED + number) % parts :: parts]:
+        for name, data in reader.files.items():
+            for changed in with_signs(data, sign, SIZE_OF_SIGNS):
+                read_damaged(reader, {name: changed}, tmp_path / "damaged", signs=True)
+                cases += 1
+    record_property("cases", cases)
+
+
 def with_a_long_line(data):
     """A file whose first value in JSON is long, or that ends in a long line."""
     long = b"a" * (MEGABYTES << 20)
@@ -131,8 +150,10 @@ def memory(name):
     return 1024 * int(found[1]) if found else 0
 
 
-def read_damaged(reader, files, folder):
+def read_damaged(reader, files, folder, *, signs=False):
     """Read a reader's files, some of them damaged, within bounds of time and memory."""
+    pace = SECONDS_A_MEGABYTE_OF_SIGNS if signs else SECONDS_A_MEGABYTE
+    times = TIMES_THE_SIGNS if signs else TIMES_THE_INPUT
     shutil.rmtree(folder, ignore_errors=True)
     write(reader, folder, files)
     before = memory_now()
@@ -143,8 +164,8 @@ def read_damaged(reader, files, folder):
         reader.read(folder)
     seconds = time.process_time() - start
     size = sum(map(len, {**reader.files, **files}.values()))
-    assert seconds < LEAST_SECONDS + reader.work + SECONDS_A_MEGABYTE * size / 1e6
-    assert memory("VmHWM") - before < LEAST_MEMORY + TIMES_THE_INPUT * size
+    assert seconds < LEAST_SECONDS + reader.work + pace * size / 1e6
+    assert memory("VmHWM") - before < LEAST_MEMORY + times * size
 
 
 def try_damaged(reader, count, tmp_path, record_property):
@@ -175,11 +196,10 @@ def try_damaged(reader, count, tmp_path, record_property):
 def try_every_value(reader, tmp_path, record_property):
     """Try one part of what `with_every_value` makes of each file; the next seed tries the next."""
     parts = int(os.environ.get("POLYRANK_HOSTILE_PARTS", "997")) * reader.one_in
-    seed = int(os.environ.get("POLYRANK_HOSTILE_SEED", "0"))
     cases = 0
     for name, data in sorted(reader.files.items()):
         if is_json(data):
-            for changed in with_every_value(data, seed % parts, parts):
+            for changed in with_every_value(data, SEED % parts, parts):
                 read_damaged(reader, {name: changed}, tmp_path / "damaged")
                 cases += 1
     record_property("cases", cases)
