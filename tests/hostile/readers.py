@@ -7,10 +7,10 @@ import json
 import lzma
 import os
 import shutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -322,8 +322,9 @@ def saved(save: Callable[[Path], object]) -> dict[str, bytes]:
         return contents(Path(temporary))
 
 
-def folder_readers(encoder: Path, exports: Sequence[str]) -> list[Reader]:
-    """What reads the folders that polyrank and sentence-transformers save.
+@cache
+def folder_readers(encoder: Path, exports: tuple[str, ...]) -> list[Reader]:
+    """What reads the folders that polyrank and sentence-transformers save; made once a process.
 
     Args:
         encoder: The folder of a tiny BERT.

@@ -82,6 +82,23 @@ def test_weights_elsewhere(name, own_bert):
         BiEncoder.from_pretrained(own_bert)
 
 
+@pytest.mark.parametrize("setting", ["vocab", "merges", "vocab_file", "tokenizer_file"])
+@pytest.mark.parametrize("has_own", [True, False])
+def test_a_tokeniser_reads_no_file_elsewhere(setting, has_own, own_bert, tmp_path):
+    secret = tmp_path / "secret"
+    secret.write_text("[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\nsecret\n")
+    config = own_bert / "tokenizer_config.json"
+    change(config, lambda settings: settings.update({setting: str(secret)}))
+    (own_bert / "tokenizer.json").unlink()
+    if has_own:
+        (own_bert / "vocab.txt").write_text(secret.read_text().replace("secret", "file"))
+    try:
+        model = BiEncoder.from_pretrained(own_bert)
+    except ModelError:
+        return
+    assert "secret" not in model.tokenizer.pretrained.get_vocab()
+
+
 @pytest.mark.parametrize("name", ["pytorch_model.bin", "model.safetensors", "training_args.bin"])
 def test_pickles_are_never_opened(name, bert, own_bert, tmp_path):
     mark = tmp_path / "mark"

@@ -80,26 +80,76 @@ def test_a_device_is_never_replaced(folder, tmp_path, capsys):
     assert pipe.is_fifo()
 
 
-@pytest.mark.parametrize("second", ["never", "at once", "when it has said so"])
-def test_interrupted_once_or_twice_it_says_how_to_resume(second, folder, bert, tmp_path):
-    output = tmp_path / "model"
-    process = started(training(folder, output, bert, steps=100_000))
-    assert process.stdout is not None
-    for line in process.stdout:
-        if line.startswith(b"Training"):
-            break
-    process.send_signal(signal.SIGINT)
+SIGNALLED = """
+import gc, json, os, signal, sys, time
+from polyrank.progress import quieten_libraries
+
+quieten_libraries()
+import polyrank.training.run
+from polyrank.__main__ import main
+
+TWICE_AT_ONCE = 0.05
+
+def begin(output):
+    told, tells = os.pipe()
+    child = os.fork()
+    if not child:
+        os.close(told)
+        os.dup2(tells, 1)
+        os.dup2(tells, 2)
+        sys.argv = ["polyrank", *sys.argv[1:], "--output", output]
+        main()  # which ends this process as it ends the command
+    os.close(tells)
+    return child, open(told, "rb")
+
+def until(words, told):
     said = b""
-    if second == "at once":
-        time.sleep(0.05)
-    while second == "when it has said so" and b"resume" not in said:
-        said += process.stderr.readline()
-    if second != "never":
-        process.send_signal(signal.SIGINT)
-    code, told = ended(process)
-    assert code == 130 or (second != "never" and code == -signal.SIGINT)
-    assert "run the same command again to resume" in said.decode() + told
-    assert not output.exists()
+    while words not in said:
+        line = told.readline()
+        assert line, said
+        said += line
+    return said
+
+gc.freeze()
+for how in ("once", "twice at once", "twice", "terminated"):
+    child, told = begin(how)
+    said = until(b"Training", told)
+    os.kill(child, signal.SIGTERM if how == "terminated" else signal.SIGINT)
+    if how == "twice at once":
+        time.sleep(TWICE_AT_ONCE)
+    elif how == "twice":
+        said += until(b"resume", told)
+    if how.startswith("twice"):
+        os.kill(child, signal.SIGINT)
+    said += told.read()
+    code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    print(json.dumps({"how": how, "code": code, "said": said.decode()}), file=sys.__stdout__)
+"""
+
+
+def test_interrupted_or_terminated_it_leaves_no_traceback_and_no_output(folder, bert, tmp_path):
+    """One process imports everything, and forks each command."""
+    line = [*training(folder, "", bert, steps=100_000)[:-2], "--evaluations", "2"]
+    done = subprocess.run(
+        [sys.executable, "-c", SIGNALLED, *map(str, line)],
+        cwd=tmp_path,
+        env={**os.environ, "OMP_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false"},
+        capture_output=True,
+        check=False,
+        timeout=120,
+    )
+    found = {each["how"]: each for each in map(json.loads, done.stdout.splitlines())}
+    assert len(found) == 4, done.stderr.decode()
+    for how, each in found.items():
+        assert "Traceback" not in each["said"], how
+        assert "Exception ignored" not in each["said"], how
+        assert not (tmp_path / how).exists()
+        is_told = "run the same command again to resume" in each["said"]
+        assert is_told == (how != "terminated"), each["said"]
+    assert found["once"]["code"] == 130
+    assert found["twice at once"]["code"] in (130, -signal.SIGINT)
+    assert found["twice"]["code"] in (130, -signal.SIGINT)
+    assert found["terminated"]["code"] == -signal.SIGTERM
 
 
 POOR = """
@@ -167,20 +217,6 @@ def twice(lines, megabytes, folder):
         timeout=120,
     )
     return done.returncode, done.stderr.decode()
-
-
-def test_terminated_it_resumes(folder, bert, tmp_path):
-    output = tmp_path / "model"
-    process = started(training(folder, output, bert, steps=4))
-    assert process.stdout is not None
-    for line in process.stdout:
-        if line.startswith(b"Training"):
-            break
-    process.terminate()
-    assert ended(process) == (-signal.SIGTERM, "")
-    assert not output.exists()
-    assert run(list(map(str, training(folder, output, bert, steps=4))), commands()) == 0
-    assert output.exists()
 
 
 def test_a_clock_that_goes_back_hides_no_commit(folder, bert, tmp_path):

@@ -8,7 +8,7 @@ import textwrap
 
 import pytest
 
-from launching import started
+from polyrank.cli.main import commands, run
 from polyrank.models.bi_encoder import BiEncoder
 from polyrank.models.checkpoint import load_model
 from polyrank.models.poly_encoder import PolyEncoder
@@ -83,17 +83,18 @@ def test_workers_search_while_a_writer_writes(method, bert, tmp_path):
     assert (done.returncode, done.stdout) == (0, b"done\n"), done.stderr.decode()
 
 
-def test_of_two_trainings_of_one_output_the_second_is_refused(bert, tmp_path):
+def test_of_two_trainings_of_one_output_the_second_is_refused(bert, tmp_path, capsys):
+    """The lock does not ask whether it is the same process."""
     pairs = [{"context": f"what is {n}", "response": f"it is {n}"} for n in range(64)]
     (tmp_path / "pairs.jsonl").write_text("".join(json.dumps(pair) + "\n" for pair in pairs))
-    line = f"train --arch bi --base {bert} --train pairs.jsonl --max-steps 2 --output made"
+    line = f"train --arch bi --base {bert} --train {tmp_path}/pairs.jsonl --max-steps 2"
+    line += f" --output {tmp_path}/made"
     refused = []
 
     def say(words):
         if words.startswith("step 1"):
-            second = started(line.split(), cwd=tmp_path)
-            _, told = second.communicate(timeout=120)
-            refused.append((second.returncode, b"Another process is training" in told))
+            code = run(line.split(), commands())
+            refused.append((code, "Another process is training" in capsys.readouterr().err))
 
     model = BiEncoder.from_pretrained(bert, device="cpu", dtype="float32")
     train(model, pairs, tmp_path / "made", batch_size=8, max_steps=2, evaluations=2, say=say)
