@@ -74,7 +74,7 @@ TRIALS = {
         tests=("tests/hostile/test_readers.py::test_damaged_files",),
         environment=lambda seed: {"POLYRANK_HOSTILE_CASES": "2500"},
         seconds=3600,
-        share=11,
+        share=16,
     ),
     "folders": Trial(
         title="damaged folders of models, indexes and corpora",
@@ -96,6 +96,22 @@ TRIALS = {
         },
         seconds=3600,
         share=2,
+    ),
+    "entries": Trial(
+        title="links, pipes and folders in the place of files",
+        tests=("tests/hostile/test_entries.py",),
+        environment=lambda seed: {"POLYRANK_HOSTILE_CASES": "100"},
+        seconds=1800,
+    ),
+    "signs": Trial(
+        title="files with a sign 100,000 times",
+        tests=("tests/hostile/test_readers.py::test_files_with_a_sign_repeated",),
+        environment=lambda seed: {
+            "POLYRANK_HOSTILE_CASES": "1",
+            "POLYRANK_HOSTILE_PARTS": "4",
+            "POLYRANK_HOSTILE_SEED": str(seed),
+        },
+        seconds=1800,
     ),
     "lines": Trial(
         title="files with a line of 100 MB",

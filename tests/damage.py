@@ -14,6 +14,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 from xml.sax.saxutils import escape
 
+from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 
 DIGITS = 10_000
@@ -162,6 +163,18 @@ SIGNS = (
     ),
 )
 """What takes more than linear time if a rule of a grammar begins again at each of them."""
+
+
+def drawing(count: int, *, anew: bool) -> settings:
+    """How so many cases are drawn: others each time (`anew`), or always the same."""
+    return settings(
+        max_examples=count,
+        derandomize=not anew,
+        database=None,
+        deadline=None,
+        phases=(Phase.generate,),
+        suppress_health_check=list(HealthCheck),
+    )
 
 
 @st.composite

@@ -1,7 +1,7 @@
 """Folders in which something else stands in a file's place: a link, a pipe, a folder, nothing.
 
-Each is read, or refused with a message, and nothing is waited for. Without POLYRANK_HOSTILE_CASES,
-each file is replaced once.
+Each is read, or refused with a message, and nothing is waited for. POLYRANK_HOSTILE_CASES is how
+often some files of each folder are replaced; without it, each file is replaced once.
 """
 
 import contextlib
@@ -12,8 +12,11 @@ import threading
 import time
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from readers import folder_readers, write
 
+from damage import drawing
 from polyrank.errors import InputError, PolyrankError, UsageError
 from polyrank.folder_files import FOLLOW_LINKS
 from polyrank.jobs import Job, working
@@ -21,7 +24,9 @@ from polyrank.models.bi_encoder import BiEncoder
 from polyrank.retrieval.index import Index
 from tiny_encoders import load_variant
 
-EVERY = "POLYRANK_HOSTILE_CASES" in os.environ
+CASES = int(os.environ.get("POLYRANK_HOSTILE_CASES", "0"))
+MOST = 3
+"""Files of a folder that are replaced at once."""
 SECONDS = 5.0
 """After these, whoever waits for a pipe is released, so that the test ends."""
 OPEN = ("parlai", "labels", "info of")
@@ -71,19 +76,24 @@ def released(path):
         timer.cancel()
 
 
-def replaced(reader, name, kind, place):
-    """The error of a reader of a folder in which something stands in the place of a file."""
+def error_of(reader, kinds, place):
+    """The error of a reader of a folder in which other things stand in the place of some files."""
     shutil.rmtree(place, ignore_errors=True)
-    write(reader, place)
     elsewhere = place.with_name("elsewhere")
-    kind(place / name, elsewhere)
+    shutil.rmtree(elsewhere, ignore_errors=True)
+    elsewhere.mkdir()
+    write(reader, place)
+    for name, kind in kinds.items():
+        kind(place / name, elsewhere / name.replace("/", "-"))
     start, error = time.monotonic(), None
-    with released(place / name):
+    with contextlib.ExitStack() as stack:
+        for name in kinds:
+            stack.enter_context(released(place / name))
         try:
             reader.read(place)
         except PolyrankError as caught:
             error = caught
-    assert time.monotonic() - start < SECONDS, f"it waits for {name}"
+    assert time.monotonic() - start < SECONDS, f"it waits for one of {list(kinds)}"
     return error
 
 
@@ -98,13 +108,33 @@ def test_something_else_in_the_place_of_each_file(bert, tmp_path, record_propert
     cases, kinds = 0, itertools.cycle(KINDS)
     for reader in folder_readers(bert, ()):
         for name in sorted(reader.files):
-            for kind in KINDS if EVERY else [next(kinds)]:
-                error = replaced(reader, name, kind, tmp_path / "folder")
+            for kind in KINDS if CASES else [next(kinds)]:
+                error = error_of(reader, {name: kind}, tmp_path / "folder")
                 if kind is link_outside and must_be_own(reader, name):
                     assert error is not None, (reader.name, name)
                     assert "link" in error.problem
                 cases += 1
     record_property("cases", cases)
+
+
+def test_something_else_in_the_place_of_some_files(bert, tmp_path, record_property):
+    readers = folder_readers(bert, ())
+    tried = sum(replace_some(reader, tmp_path / "folder") for reader in readers)
+    record_property("cases", tried)
+
+
+def replace_some(reader, place):
+    """Draw what stands in the place of some files of a reader; returns how often."""
+    count = max((CASES or 1) // reader.one_in, 1)
+    names = st.sampled_from(sorted(reader.files))
+
+    @drawing(count, anew=CASES > 0)
+    @given(st.dictionaries(names, st.sampled_from(KINDS), min_size=1, max_size=MOST))
+    def each(kinds):
+        error_of(reader, kinds, place)
+
+    each()
+    return count
 
 
 @pytest.fixture

@@ -17,11 +17,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from readers import EXPORTS, READERS, folder_readers, write
 
-from damage import SIGNS, damaged, is_json, with_every_value, with_signs
+from damage import SIGNS, damaged, drawing, is_json, with_every_value, with_signs
 from polyrank.errors import PolyrankError
 
 CASES = os.environ.get("POLYRANK_HOSTILE_CASES")
@@ -177,14 +177,7 @@ def try_damaged(reader, count, tmp_path, record_property):
         lambda name: damaged(reader.files[name]).map(lambda data: Case(name, data))
     )
 
-    @settings(
-        max_examples=count,
-        derandomize=CASES is None,
-        database=None,
-        deadline=None,
-        phases=(Phase.generate,),
-        suppress_health_check=list(HealthCheck),
-    )
+    @drawing(count, anew=CASES is not None)
     @given(cases)
     def each(case):
         read_damaged(reader, {case.name: case.data}, tmp_path / "damaged")
