@@ -132,13 +132,13 @@ class TrainingError(PolyrankError):
 
 
 class OutOfMemoryError(PolyrankError):
-    """The memory does not suffice for a model."""
+    """There is not enough memory."""
 
     def __init__(self, error: BaseException) -> None:
         """Say what a library said (see `is_out_of_memory`)."""
         words = " ".join(str(error).split())
         super().__init__(
-            f"The memory does not suffice{f': {words}' if words else ''}.",
+            f"There is not enough memory{f': {words}' if words else ''}.",
             "Use a smaller --batch-size where the command has one, or a machine with more.",
         )
 
@@ -164,7 +164,7 @@ def nearest(name: str, known: Iterable[str], *, listed_by: str | None = None) ->
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Whether the memory did not suffice; libraries say so with errors of many kinds."""
+    """Whether there was not enough memory; libraries say so with errors of many kinds."""
     if isinstance(error, PolyrankError):  # others may quote a text that says so
         return isinstance(error, OutOfMemoryError)
     words = str(error).casefold()

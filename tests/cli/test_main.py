@@ -78,7 +78,7 @@ def test_yaml_and_flags(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> N
         (
             "memory",
             1,
-            "Error: The memory does not suffice: CPUAllocator: can't allocate memory: 9 bytes."
+            "Error: There is not enough memory: CPUAllocator: can't allocate memory: 9 bytes."
             " Use a smaller --batch-size where the command has one, or a machine with more.\n",
         ),
         ("interrupt", 130, "\nInterrupted. Kept for Ada.\n"),

@@ -197,7 +197,7 @@ def test_a_model_too_large_for_the_memory_is_not_damaged(bert, tmp_path):
     (tmp_path / "texts.txt").write_text("a file\n")
     line = "index build large --candidates texts.txt --output OUTPUT --device cpu"
     code, told = twice([line], 16, tmp_path)
-    assert (code, told.partition(": ")[2][:27]) == (1, "The memory does not suffice")
+    assert (code, told.partition(": ")[2][:26]) == (1, "There is not enough memory")
 
 
 def twice(lines, megabytes, folder):

@@ -133,7 +133,7 @@ def test_what_a_process_tells_of_its_failure(caplog):
     """What users can mend is said to them; the frames of a bug are in the log."""
     with caplog.at_level("ERROR"):
         said = told(RuntimeError("unable to mmap 8 bytes: Cannot allocate memory (12)"))
-        assert str(said).startswith("The memory does not suffice: unable to mmap 8 bytes")
+        assert str(said).startswith("There is not enough memory: unable to mmap 8 bytes")
         assert str(told(DataError("It is empty.", "Fill it."))) == "It is empty. Fill it."
         assert not caplog.records
         assert "KeyError. The log says where." in str(told(KeyError("secret")))

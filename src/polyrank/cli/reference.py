@@ -49,6 +49,10 @@ An error is one message without a traceback; `POLYRANK_TRACEBACK=1` adds it. Mes
 progress bars of other libraries are hidden; `TRANSFORMERS_VERBOSITY=info`,
 `HF_HUB_DISABLE_PROGRESS_BARS=0` and `python -W default -m polyrank` bring them back.
 `polyrank --version` prints the version.
+
+A link inside a folder of a model, an index, a corpus or an unfinished run may not lead out of that
+folder, except into the hub's cache. If your tools store large files as links, set
+`POLYRANK_FOLLOW_LINKS=1`.
 """
 
 

@@ -249,7 +249,7 @@ class Model(Computing):
 
         Raises:
             ModelError: There is no model, or its weights or graphs do not fit.
-            OutOfMemoryError: The memory does not suffice for it.
+            OutOfMemoryError: There is not enough memory for it.
             UsageError: A setting is unknown, or contradicts the saved model.
             MissingExtraError: The engine's runtime is not installed.
         """
@@ -307,7 +307,7 @@ class Model(Computing):
 
         Raises:
             ModelError: The folder holds no model, or its weights or graphs do not fit.
-            OutOfMemoryError: The memory does not suffice for it.
+            OutOfMemoryError: There is not enough memory for it.
             UsageError: A setting is unknown, or contradicts the saved model.
             MissingExtraError: The engine's runtime is not installed.
         """

@@ -71,7 +71,7 @@ def load_model(
 
     Raises:
         ModelError: There is no model.
-        OutOfMemoryError: The memory does not suffice for it.
+        OutOfMemoryError: There is not enough memory for it.
         UsageError: A setting contradicts it.
         MissingExtraError: The engine's runtime is not installed.
     """

@@ -80,7 +80,7 @@ class Graph:
             index = library.read_index(str(path))
         except MemoryError as error:  # the sizes of a damaged one may be absurd
             raise IndexFolderError(
-                f"{path} is damaged, or the memory does not suffice for it.",
+                f"{path} is damaged, or there is not enough memory for it.",
                 "Run `polyrank index verify`, which says whether it is damaged.",
             ) from error
         except RuntimeError as error:
