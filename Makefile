@@ -66,7 +66,7 @@ lock: $(READY)
 # Known weaknesses of the locked versions (asks PyPI), and the page of licences.
 audit: $(READY)
 	$(BIN)/python -m pip install --quiet --group release
-	$(BIN)/pip-audit --requirement constraints.txt --no-deps --disable-pip
+	$(BIN)/pip-audit --strict --requirement constraints.txt --no-deps --disable-pip
 	$(BIN)/python scripts/licences.py
 
 clean:

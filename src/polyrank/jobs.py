@@ -256,7 +256,10 @@ def work_beside(path: Path) -> Path | None:
     parent = path.absolute().parent
     if not parent.is_dir():
         return None
-    return next((each for each in sorted(parent.glob(f".{path.name}.*")) if is_work(each)), None)
+    return next(
+        (each for each in sorted(parent.glob(f".{glob.escape(path.name)}.*")) if is_work(each)),
+        None,
+    )
 
 
 def read_identity(work: Path) -> dict[str, Any] | None:

@@ -244,12 +244,17 @@ def write_text(path: Path, text: str) -> None:
         replace_file(path, text, path.with_name(f".{path.name}.new-{os.getpid()}"))
 
 
+def as_utf8(text: str) -> bytes:
+    """A text in UTF-8; the bytes of a path that are not UTF-8 become escapes, as JSON has them."""
+    return text.encode("utf-8", "backslashreplace")
+
+
 def replace_file(path: Path, text: str, fresh: Path) -> None:
     """Write a text to the new file `fresh`, whatever lies there, and rename that to `path`."""
     try:
         fresh.unlink(missing_ok=True)  # it may be a link that leads elsewhere
-        with open(fresh, "x", encoding="utf-8", newline="\n") as handle:
-            handle.write(text)
+        with open(fresh, "xb") as handle:
+            handle.write(as_utf8(text))
         synchronise(fresh)
         os.replace(fresh, path)
     finally:
@@ -258,7 +263,17 @@ def replace_file(path: Path, text: str, fresh: Path) -> None:
 
 
 def require_ordinary(path: Path) -> None:
-    """Raise UsageError for a device, a pipe or a socket: nothing must take its place."""
+    """Raise UsageError for a device, a pipe or a socket, whose place nothing must take.
+
+    And for a path that is not UTF-8, which not all libraries can open.
+    """
+    try:
+        str(path).encode("utf-8")
+    except UnicodeEncodeError:
+        raise UsageError(
+            f"The path {str(path)!r} is not UTF-8, so models and tables cannot be written there.",
+            "Give another path.",
+        ) from None
     if path.exists() and not path.is_file() and not path.is_dir():
         raise UsageError(
             f"{path} is a device or a pipe, so nothing is put in its place.",

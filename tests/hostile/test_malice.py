@@ -8,6 +8,7 @@ import pytest
 from safetensors.torch import load_file
 
 from polyrank.errors import IndexFolderError, ModelError
+from polyrank.interop.export import export
 from polyrank.models.bi_encoder import BiEncoder
 from polyrank.models.checkpoint import load_model
 from polyrank.retrieval.index import Index
@@ -134,6 +135,27 @@ def test_code_of_a_model_is_never_run(own_bert, tmp_path):
     with pytest.raises(ModelError):
         BiEncoder.from_pretrained(own_bert)
     assert not mark.exists()
+
+
+@pytest.mark.parametrize("place", ["turn_separator", "sep_token", "folder"])
+def test_a_card_runs_nothing_that_a_model_says(place, saved, tmp_path):
+    """Cards are templates of Jinja, which runs what stands in them."""
+    mark = tmp_path / "mark"
+    call = f"{{{{ cycler.__init__.__globals__.open({str(mark)!r}, 'w') }}}}"
+    output = tmp_path / "exported"
+    if place == "turn_separator":
+        change(saved / "polyrank.json", lambda found: found["settings"].update({place: call}))
+    elif place == "sep_token":
+        settings = saved / "backbone" / "tokenizer_config.json"
+        change(settings, lambda settings: settings.update({place: call}))
+    else:
+        output = tmp_path / call.replace("/", "-")
+    try:
+        export(load_model(saved), output, "sentence-transformers")
+    except ModelError:  # a token that the tokeniser does not have
+        return
+    assert not mark.exists()
+    assert "cycler" in (output / "README.md").read_text()
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,7 @@
-"""Every command runs where the network is forbidden; none asks for it unless the hub is named."""
+"""Every command runs where the network is forbidden; none asks for it unless the hub is named.
+
+Everything lies in folders whose names are patterns, markup and templates, and is named like them.
+"""
 
 import json
 import os
@@ -11,6 +14,7 @@ from polyrank.cli.main import commands
 
 ASKS = {"push"}
 """What is for the hub alone."""
+STRANGE = "[red][/b]$\\frac{{{x}}{{y}}**%s'\"`*?é"
 CHECKPOINT = Path(__file__).parent.parent / "interop" / "parlai" / "checkpoints" / "bi-words"
 PROGRAM = textwrap.dedent("""
     import gc, json, os, signal, sys, threading, time
@@ -30,6 +34,7 @@ PROGRAM = textwrap.dedent("""
     from long_commands import COMMANDS, make_inputs
     from polyrank.cli.main import command_typed, commands, run
 
+    strange = sys.argv[4]
     make_inputs(Path(sys.argv[1]), Path(sys.argv[2]))
     gc.freeze()
     lines = [
@@ -58,6 +63,7 @@ PROGRAM = textwrap.dedent("""
         os.kill(os.getpid(), signal.SIGTERM)
 
     for line in lines:
+        line = line.replace("made/", f"{strange}/{strange}")
         before = len(asked)
         if line.startswith("serve"):
             signal.signal(signal.SIGALRM, stop)
@@ -76,8 +82,10 @@ def test_no_command_asks_the_network(bert, tmp_path):
     offline = ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE", "HF_DATASETS_OFFLINE")
     environment = {name: value for name, value in os.environ.items() if name not in offline}
     path = os.pathsep.join([str(Path(__file__).parent), *filter(None, sys.path)])
+    place = tmp_path / STRANGE
+    place.mkdir(parents=True)
     done = subprocess.run(
-        [sys.executable, "-c", PROGRAM, tmp_path, bert, CHECKPOINT],
+        [sys.executable, "-c", PROGRAM, place, bert, CHECKPOINT, STRANGE],
         env={**environment, "PYTHONPATH": path, "OMP_NUM_THREADS": "1"},
         capture_output=True,
         check=False,

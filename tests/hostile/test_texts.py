@@ -2,12 +2,14 @@
 
 import json
 import os
+import shutil
 import subprocess
 
 import pytest
 
 from launching import started
 from polyrank.cli.main import commands, run
+from polyrank.cli.output import escape_what_cannot_be_encoded
 from polyrank.models.bi_encoder import BiEncoder
 from polyrank.retrieval.index import Index
 from tiny_encoders import load_variant
@@ -94,3 +96,23 @@ def test_any_locale_will_do(environment, saved, tmp_path):
     Index.build(BiEncoder.from_pretrained(saved / "bi"), [("a", "안녕 ☃ 𝄞")], index).close()
     found = polyrank("search", index, "☃", PYTHONUTF8="0", **environment)
     assert found.returncode == 0, found.stderr
+
+
+def test_names_that_are_not_utf8(saved, tmp_path, capsys):
+    """Data may have them; what is made, and models, may not."""
+    escape_what_cannot_be_encoded()  # as the process does when it begins
+    strange = tmp_path / os.fsdecode(b"a\xff.jsonl")
+    pairs = [{"context": f"what is {n}", "response": f"it is {n}"} for n in range(8)]
+    shutil.copy(write(tmp_path / "pairs.jsonl", *pairs), strange)
+    line = ["train", "--arch", "bi", "--base", saved / "bi", "--max-steps", 1, "--device", "cpu"]
+    given = [*line, "--train", strange, "--output", tmp_path / "model"]
+    assert run(list(map(str, given)), commands()) == 0
+    assert "a\\udcff.jsonl" in (tmp_path / "model" / "README.md").read_text(encoding="utf-8")
+    for given in (
+        [*line, "--train", tmp_path / "pairs.jsonl", "--output", tmp_path / os.fsdecode(b"\xff")],
+        ["predict", tmp_path / os.fsdecode(b"\xff"), "--data", tmp_path / "pairs.jsonl"],
+    ):
+        capsys.readouterr()
+        (tmp_path / os.fsdecode(b"\xff")).mkdir(exist_ok=True)
+        assert run(list(map(str, given)), commands()) == 2
+        assert "is not UTF-8" in capsys.readouterr().err

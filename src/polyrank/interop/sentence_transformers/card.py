@@ -13,6 +13,7 @@ from typing import Any
 from polyrank._version import __version__
 from polyrank.config import parse_yaml
 from polyrank.models.hub.card import CARD, card_data, card_of
+from polyrank.storage import as_utf8
 
 METADATA = re.compile(r"\s*---[ \t]*\r?\n(.*?)\n---[ \t]*(?:\r?\n|\Z)", re.DOTALL)
 """The YAML that a card begins with."""
@@ -20,34 +21,42 @@ ORIGIN = ("base_model", "datasets", "language", "license")
 """The metadata that an export has from the model."""
 TEMPLATE = """\
 ---
-{{{{ card_data }}}}
+{{ card_data }}
 ---
 
-# {title}
+# {{ title }}
 
-A {architecture}-encoder of [polyrank](https://pypi.org/project/polyrank/), version {version},
+A {{ architecture }}-encoder of [polyrank](https://pypi.org/project/polyrank/), version \
+{{ version }},
 exported for [sentence-transformers](https://sbert.net/).
 
 ## Use
 
 ```python
-{use}
+{{ use }}
 ```
-{notes}"""
+{%- if notes %}
+
+## Differences from the model
+{% for note in notes %}
+- {{ note }}
+{%- endfor %}
+{%- endif %}
+"""
 
 
 def write_card(folder: Path, model: Any, title: str, use: str, notes: Sequence[str]) -> None:
     """Write `README.md`: `use` is Python that loads and calls the model."""
-    metadata = card_data(model, library="sentence-transformers", **origin_of(model))
-    listed = "".join(f"- {note}\n" for note in notes)
-    text = TEMPLATE.format(
+    text = card_of(
+        card_data(model, library="sentence-transformers", **origin_of(model)),
+        TEMPLATE,
         title=title,
         architecture=model.architecture,
         version=__version__,
         use=use,
-        notes=f"\n## Differences from the model\n\n{listed}" if notes else "",
+        notes=notes,
     )
-    (folder / CARD).write_text(card_of(metadata, text), encoding="utf-8")
+    (folder / CARD).write_bytes(as_utf8(text))
 
 
 def origin_of(model: Any) -> dict[str, Any]:

@@ -48,7 +48,10 @@ MOST_HOPS = 10
 
 
 def card_of(metadata: Any, template: str, **words: Any) -> str:
-    """A card with its metadata, in Markdown."""
+    """A card with its metadata, in Markdown.
+
+    Jinja runs what the template says, so nothing of a model is ever part of it: words are.
+    """
     from huggingface_hub import ModelCard
 
     return f"{ModelCard.from_template(metadata, template_str=template, **words)}\n"

@@ -29,7 +29,7 @@ from polyrank.retrieval.store.manifest import (
     checksum_of,
     shard_from_plain,
 )
-from polyrank.storage import storage_errors
+from polyrank.storage import as_utf8, storage_errors
 
 PART = "part.json"
 FORMAT = "polyrank-part"
@@ -120,7 +120,7 @@ def write_part(folder: Path, part: Part) -> None:
     plain["checksum"] = checksum_of(plain)
     with storage_errors(folder):
         text = json.dumps(plain, indent=1, ensure_ascii=False) + "\n"
-        (folder / PART).write_text(text, encoding="utf-8")
+        (folder / PART).write_bytes(as_utf8(text))
 
 
 def read_part(folder: Path) -> Part:
