@@ -99,3 +99,42 @@ def test_a_file_of_keys_that_cannot_be_read_is_refused(tmp_path):
 
 def test_a_configuration_does_not_show_its_keys():
     assert KEY not in repr(ServerConfig(api_key=(KEY,)))
+
+
+def ask(app, host):
+    with running(app) as server:
+        return httpx.get(f"{server.url}/v1/models", headers={"host": host})
+
+
+@pytest.mark.parametrize(
+    "host",
+    ["localhost", "LOCALHOST:8000", "127.0.0.1:9", "[::1]:8000", "10.0.0.7", "a.localhost", "box"],
+)
+def test_a_server_of_this_machine_is_called_by_addresses_and_its_own_names(bi, host):
+    assert ask(create_app(Pipeline({"bi": bi}), ServerConfig()), host).status_code == 200
+
+
+@pytest.mark.parametrize("host", ["evil.example", "evil.example:8000", "127.0.0.1.evil.example"])
+def test_no_page_reaches_it_by_a_name_of_its_own(bi, host):
+    """The page's server says that its name stands for 127.0.0.1, once the browser has the page."""
+    answer = ask(create_app(Pipeline({"bi": bi}), ServerConfig()), host)
+    assert answer.status_code == 400
+    assert answer.json()["error"]["code"] == "unknown_host"
+    assert "--allow-host" in answer.json()["error"]["message"]
+
+
+@pytest.mark.parametrize(
+    ("settings", "host", "status"),
+    [
+        ({"allow_host": ("a.example",)}, "A.example:80", 200),
+        ({"allow_host": ("*",)}, "b.example", 200),
+        ({"allow_host": ("a.example",)}, "b.example", 400),
+        ({"allow_host": ("a.example",), "api_key": (KEY,)}, "b.example", 400),
+        ({"api_key": (KEY,)}, "b.example", 401),
+        ({"host": "0.0.0.0"}, "b.example", 200),
+        ({"host": "localhost"}, "b.example", 400),
+    ],
+)
+def test_which_names_are_let_in_depends_on_keys_and_address(bi, settings, host, status):
+    app = create_app(Pipeline({"bi": bi}), ServerConfig(**settings))
+    assert ask(app, host).status_code == status

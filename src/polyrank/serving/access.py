@@ -1,9 +1,13 @@
-"""Who may call: keys from flags, the environment and a file. Keys are never shown."""
+"""Who may call, and by which name. Keys come from flags, the environment and a file.
+
+Keys are never shown.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import hmac
+import ipaddress
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -74,6 +78,61 @@ class Keys:
                 "Check the key of the client, which it sends as `Authorization: Bearer KEY`.",
                 code="invalid_api_key",
             )
+
+
+class Hosts:
+    """The names by which a server may be called.
+
+    Without a key, whoever reaches the server may read and change everything. A page that runs in a
+    browser on this machine reaches it if the page's own name suddenly stands for 127.0.0.1 (DNS
+    rebinding). The request then has that name in its header Host.
+    """
+
+    def __init__(self, config: ServerConfig, keys: Keys) -> None:
+        self.keys = keys
+        self.known = {name.casefold() for name in config.allow_host}
+        self.is_local = is_local(config.host)
+
+    def admit(self, scope: Mapping[str, Any]) -> None:
+        """Let a request in. Raises RequestError (400) for a name that is not known."""
+        if not self.known and (self.keys or not self.is_local):
+            return
+        given = next((value for name, value in scope["headers"] if name == b"host"), b"")
+        name = without_port(given.decode("latin-1")).casefold()
+        if "*" in self.known or name in self.known or is_own_name(name):
+            return
+        raise RequestError(
+            400,
+            f"This server does not answer to the name {name!r}.",
+            f"Start it with a key, or with --allow-host {name}, if that is its name.",
+            code="unknown_host",
+        )
+
+
+def is_local(host: str) -> bool:
+    """Whether only this machine reaches an address or a name that a server listens on."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return is_own_name(host) and host != ""
+
+
+def is_own_name(name: str) -> bool:
+    """Whether no page of another machine can have this name: an address, or no public domain."""
+    if "." not in name or name.endswith(".localhost"):
+        return True
+    try:
+        ipaddress.ip_address(name)
+    except ValueError:
+        return False
+    return True
+
+
+def without_port(host: str) -> str:
+    """The name or address in the header Host."""
+    if host.startswith("["):
+        return host[1:].partition("]")[0]
+    return host.partition(":")[0].rstrip(".")
 
 
 def token_of(authorization: bytes) -> bytes:

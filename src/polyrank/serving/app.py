@@ -14,7 +14,7 @@ from starlette.types import Scope
 
 from polyrank._version import __version__
 from polyrank.errors import PolyrankError
-from polyrank.serving.access import Keys
+from polyrank.serving.access import Hosts, Keys
 from polyrank.serving.config import ServerConfig
 from polyrank.serving.handlers import install_errors
 from polyrank.serving.logs import LOG, log_failure, log_request
@@ -91,7 +91,9 @@ def add_middleware(app: FastAPI, settings: ServerConfig) -> None:
         log_request(scope["method"], route, status, seconds, flow)
         app.state.metrics.request(route, scope["method"], status, seconds, flow)
 
-    app.add_middleware(Admit, keys=app.state.keys, max_body_mb=settings.max_body_mb)
+    keys = app.state.keys
+    hosts = Hosts(settings, keys)
+    app.add_middleware(Admit, keys=keys, hosts=hosts, max_body_mb=settings.max_body_mb)
     if settings.allow_origin:
         app.add_middleware(
             CORSMiddleware,

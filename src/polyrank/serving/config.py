@@ -53,6 +53,18 @@ class ServerConfig:
     )
     """The origins whose pages may call the server from a browser; * stands for all."""
 
+    allow_host: tuple[str, ...] = field(
+        default=(),
+        metadata={
+            "help": "A name by which requests may call the server, such as that of a proxy in "
+            "front of it; repeat it for each, and * stands for all. Addresses, localhost and names "
+            "without a dot always may. Without this flag, others may too if the server needs a key "
+            "or listens on more than this machine.",
+            "metavar": "NAME",
+        },
+    )
+    """The names by which requests may call the server; * stands for all."""
+
     max_body_mb: float = 16.0
     """The largest body of a request, in MB; a larger one is answered with 413."""
 

@@ -15,7 +15,7 @@ import uuid
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
-from polyrank.serving.access import Keys
+from polyrank.serving.access import Hosts, Keys
 from polyrank.serving.config import MB
 from polyrank.serving.failures import RequestError, as_request_error, error_response
 from polyrank.serving.scheduling.flow import Flow
@@ -110,9 +110,10 @@ class Observe:
 class Admit:
     """Lets in what has a key and keeps the limits, and stops work that nobody waits for."""
 
-    def __init__(self, app: ASGIApp, *, keys: Keys, max_body_mb: float) -> None:
+    def __init__(self, app: ASGIApp, *, keys: Keys, hosts: Hosts, max_body_mb: float) -> None:
         self.app = app
         self.keys = keys
+        self.hosts = hosts
         self.max_body_mb = max_body_mb
         self.max_bytes = round(max_body_mb * MB)
 
@@ -123,6 +124,7 @@ class Admit:
             return
         flow: Flow = scope["state"]["flow"]
         try:
+            self.hosts.admit(scope)
             self.keys.admit(scope)
             shorten(flow, scope)
             body = await self.body(scope, receive, flow)

@@ -5,6 +5,7 @@ import os
 import pickle
 import sys
 import types
+import zipfile
 
 import numpy as np
 import pytest
@@ -52,6 +53,28 @@ def test_code_of_a_checkpoint_is_never_run(zipped, tmp_path):
     assert not mark.exists()
     torch.load(folder / "model", weights_only=False)  # it would have
     assert mark.exists()
+
+
+@pytest.mark.parametrize("how", ["compressed", "one entry many times", "one number many times"])
+def test_weights_that_expand_are_refused(how, tmp_path):
+    folder = copy_of("poly-sqrt", tmp_path)
+    state = torch.load(folder / "model", weights_only=True)
+    name = next(iter(state["model"]))
+    zeros = torch.zeros(1 << 20)
+    state["model"][name] = torch.zeros(1).expand(1 << 20) if how.startswith("one number") else zeros
+    torch.save(state, folder / "model")
+    if how == "compressed":
+        entries = zipfile.ZipFile(folder / "model")
+        with zipfile.ZipFile(folder / "small", "w", zipfile.ZIP_DEFLATED) as small:
+            for entry in entries.infolist():
+                small.writestr(entry.filename, entries.read(entry))
+        (folder / "small").replace(folder / "model")
+    elif how == "one entry many times":
+        with zipfile.ZipFile(folder / "model", "a") as archive:
+            archive.infolist().extend(archive.infolist())
+            archive.filelist[-1].file_size *= 2
+            archive._didModify = True
+    refused(folder, "larger than the file" if "number" not in how else "more numbers")
 
 
 class Opt(dict):

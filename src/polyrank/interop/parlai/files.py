@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import re
 import warnings
+import zipfile
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -141,6 +142,7 @@ def read_state(file: Path) -> dict[str, Tensor]:
     Raises ModelError if the file is damaged, is something else, or needs code to be read.
     """
     try:
+        require_no_bomb(file)
         with torch.serialization.safe_globals(harmless()), warnings.catch_warnings():
             warnings.simplefilter("ignore")  # old files make torch warn of its own storages
             loaded = torch.load(file, map_location="cpu", weights_only=True)
@@ -156,7 +158,19 @@ def read_state(file: Path) -> dict[str, Tensor]:
             f"{file} is not a ParlAI checkpoint: it holds no weights under the name 'model'.",
             "Give the model file that ParlAI saved.",
         )
+    for name, tensor in state.items():
+        if tensor.numel() * tensor.element_size() > tensor.untyped_storage().nbytes():
+            raise damaged(file, ValueError(f"{name} has more numbers than the file"))
     return {name: tensor.float() for name, tensor in state.items()}
+
+
+def require_no_bomb(file: Path) -> None:
+    """Raise ValueError for an archive that expands: torch.save stores its entries as they are."""
+    if not zipfile.is_zipfile(file):
+        return
+    with zipfile.ZipFile(file) as archive:
+        if sum(entry.file_size for entry in archive.infolist()) > file.stat().st_size:
+            raise ValueError("its entries are larger than the file")
 
 
 class Unused(dict[str, Any]):
