@@ -161,6 +161,21 @@ def test_flipped_bits_give_an_error_or_another_text_and_nothing_else(path, monke
             pass
 
 
+@pytest.mark.parametrize("compression", ["zstd", "lz4", None])
+def test_a_compressed_table_is_refused_since_it_may_fill_the_memory(path, compression):
+    table = pyarrow.table({"id": ["a" * 1000] * 1000, "text": ["b"] * 1000})
+    options = pyarrow.ipc.IpcWriteOptions(compression=compression)
+    with pyarrow.ipc.new_file(path, table.schema, options=options) as writer:
+        writer.write_table(table, max_chunksize=300)
+    before = pyarrow.total_allocated_bytes()
+    if compression is None:
+        assert len(opened(path)) == 1000
+        return
+    with pytest.raises(IndexFolderError, match="a block is compressed"):
+        opened(path)
+    assert pyarrow.total_allocated_bytes() - before < 10_000
+
+
 def test_a_full_disk_is_a_storage_error(path, monkeypatch):
     def write_all(handle, data):
         raise OSError(28, "No space left on device")

@@ -19,13 +19,19 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate, pairwise
 from pathlib import Path
-from struct import calcsize
+from struct import calcsize, unpack_from
+from struct import error as StructError
 from typing import Any, TypeAlias
 
 from polyrank.storage import storage_errors, write_all
 
 BLOCK_BYTES = 1 << 23
 """A block of a table is written when its columns hold this many bytes."""
+
+FOOTER_END, BLOCK = 10, 24
+"""Bytes after a footer: its length and `ARROW1`; and of the place of a block in it."""
+DICTIONARIES, BLOCKS, HEADER, COMPRESSION = 2, 3, 2, 3
+"""Fields of a footer, of a message and of a record batch, by their numbers."""
 
 Damaged: TypeAlias = Callable[[Path, str], Exception]
 """Makes the error for a file, from its path and what is wrong."""
@@ -165,6 +171,7 @@ class Table:
             # not pyarrow's own map, which asks the system to read every block ahead
             with open(path, "rb") as handle:
                 data = mmap.mmap(handle.fileno(), 0, access=mmap.ACCESS_READ)
+            require_uncompressed(data)
             reader = pa.ipc.open_file(pa.BufferReader(pa.py_buffer(data)))
             self._blocks = [reader.get_batch(n) for n in range(reader.num_record_batches)]
             self.schema = reader.schema
@@ -191,6 +198,41 @@ class Table:
     def fault(self, problem: str) -> Exception:
         """The error for a file with wrong contents."""
         return self._damaged(self._path, problem)
+
+
+def require_uncompressed(data: bytes | mmap.mmap) -> None:
+    """Raise ValueError for an Arrow file with a compressed block, which may fill the memory.
+
+    pyarrow decompresses a block as soon as it opens it, and does not tell beforehand. The places
+    are those of Arrow's File.fbs and Message.fbs, which are FlatBuffers.
+    """
+
+    def number(code: str, place: int) -> int:
+        return int(unpack_from(code, data, place)[0])
+
+    def target(place: int) -> int:  # of an offset
+        return place + number("<I", place)
+
+    def field(table: int, index: int) -> int | None:
+        names = table - number("<i", table)
+        is_there = 4 + 2 * index < number("<H", names)
+        distance = number("<H", names + 4 + 2 * index) if is_there else 0
+        return table + distance if distance else None
+
+    try:
+        end = len(data) - FOOTER_END
+        footer = target(end - number("<i", end))
+        for kind in (DICTIONARIES, BLOCKS):
+            found = field(footer, kind)
+            blocks = 0 if found is None else target(found)
+            for block in range(number("<I", blocks) if blocks else 0):
+                place = number("<q", blocks + 4 + BLOCK * block)
+                message = target(place + (8 if number("<i", place) == -1 else 4))
+                header = field(message, HEADER)
+                if header is not None and field(target(header), COMPRESSION) is not None:
+                    raise ValueError("a block is compressed")
+    except (StructError, OverflowError) as error:
+        raise ValueError("its footer is damaged") from error
 
 
 def reason(error: Exception) -> str:
