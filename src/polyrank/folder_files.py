@@ -48,6 +48,15 @@ def leaves(name: str) -> bool:
     return bool(path.anchor) or ".." in path.parts
 
 
+def is_utf8(path: str | Path) -> bool:
+    """Whether a path is UTF-8, as safetensors and Arrow require."""
+    try:
+        str(path).encode("utf-8")
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
 def is_special(mode: int) -> bool:
     """Whether the mode of a file is that of a device or a pipe, whose reading might never end."""
     return stat.S_ISFIFO(mode) or stat.S_ISCHR(mode) or stat.S_ISBLK(mode)

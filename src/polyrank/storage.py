@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from polyrank.errors import LockedError, StorageError, UsageError
+from polyrank.folder_files import is_utf8
 
 AT_FDCWD = -100
 RENAME_EXCHANGE = 2
@@ -267,13 +268,11 @@ def require_ordinary(path: Path) -> None:
 
     And for a path that is not UTF-8, which not all libraries can open.
     """
-    try:
-        str(path).encode("utf-8")
-    except UnicodeEncodeError:
+    if not is_utf8(path):
         raise UsageError(
             f"The path {str(path)!r} is not UTF-8, so models and tables cannot be written there.",
             "Give another path.",
-        ) from None
+        )
     if path.exists() and not path.is_file() and not path.is_dir():
         raise UsageError(
             f"{path} is a device or a pipe, so nothing is put in its place.",

@@ -4,9 +4,11 @@ import json
 import subprocess
 import sys
 
+import pyarrow.parquet as pq
 import pytest
 
 from polyrank.errors import DataError, UsageError
+from polyrank.folder_files import sha256_of
 from polyrank.pretraining.corpus.convert import CorpusLayout, convert
 from polyrank.pretraining.corpus.detection import source_at
 from polyrank.pretraining.corpus.schema import count, from_batch, to_batch
@@ -106,6 +108,17 @@ def test_a_damaged_part_is_named(corpus):
     part.unlink()
     with pytest.raises(DataError, match="missing"):
         Corpus.open(corpus.path)
+
+
+def test_a_part_that_may_fill_the_memory_is_refused(corpus):
+    """Its texts are stored once each, however often they occur."""
+    part = min(corpus.path.glob("*.parquet"))
+    pq.write_table(pq.read_table(part), part)
+    described = json.loads((corpus.path / "corpus.json").read_text())
+    described["parts"][0] |= {"bytes": part.stat().st_size, "sha256": sha256_of(part)}
+    (corpus.path / "corpus.json").write_text(json.dumps(described))
+    with pytest.raises(DataError, match="polyrank did not write it"):
+        list(Corpus.open(corpus.path))
 
 
 def test_no_module_loads_a_large_package_at_its_top():

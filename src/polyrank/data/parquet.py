@@ -32,8 +32,7 @@ def read_batches(path: Path) -> Iterator[pa.RecordBatch]:
 
     with pyarrow.parquet.ParquetFile(path) as file:
         schema, metadata = file.schema_arrow, file.metadata
-        groups = map(metadata.row_group, range(metadata.num_row_groups))
-        Allowance(path).use(sum(group.total_byte_size for group in groups))
+        require_size(path, metadata)
         columns = [metadata.schema.column(number) for number in range(metadata.num_columns)]
         texts = [column.path for column in columns if column.physical_type == TEXT]
     allowance = Allowance(path)
@@ -41,6 +40,23 @@ def read_batches(path: Path) -> Iterator[pa.RecordBatch]:
         for batch in file.iter_batches(batch_size=ROWS):
             allowance.use(ROW * batch.num_rows + sum(map(expanded_size, batch.columns)))
             yield batch.cast(schema)
+
+
+def require_size(path: Path, metadata: Any) -> None:
+    """Raise DataError if the pages of a file expand beyond its `Allowance`."""
+    groups = map(metadata.row_group, range(metadata.num_row_groups))
+    Allowance(path).use(sum(group.total_byte_size for group in groups))
+
+
+def stores_once(metadata: Any) -> bool:
+    """Whether a file stores values that occur often only once, so that its pages tell no size."""
+    groups = map(metadata.row_group, range(metadata.num_row_groups))
+    return any(
+        "DICTIONARY" in encoding
+        for group in groups
+        for number in range(group.num_columns)
+        for encoding in group.column(number).encodings
+    )
 
 
 def expanded_size(array: Any) -> int:

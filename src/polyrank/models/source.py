@@ -21,7 +21,7 @@ from polyrank.errors import (
     UsageError,
     is_out_of_memory,
 )
-from polyrank.folder_files import require_own_files, sha256_of
+from polyrank.folder_files import is_utf8, require_own_files, sha256_of
 from polyrank.models.hub.download import Access, UnknownNameError, download
 from polyrank.progress import Say, silent
 
@@ -83,7 +83,11 @@ def local_folder(
                 f"{source} is on this machine, so it has no revision {revision!r}.",
                 "Leave revision out, or give the id of a model on the hub.",
             )
-        require_utf8(source)
+        if not is_utf8(source):
+            raise ModelError(
+                f"The path {str(source)!r} is not UTF-8, so no model can be read there.",
+                "Rename it.",
+            )
         require_own_files(Path(source), ModelError)
         return Path(source)
     name = source if isinstance(source, str) else source.as_posix()
@@ -102,16 +106,6 @@ def local_folder(
         raise ModelError(error.problem, remedy) from None
     require_own_files(folder, ModelError)
     return folder
-
-
-def require_utf8(path: str | Path) -> None:
-    """Raise ModelError for a path that is not UTF-8, which safetensors does not open."""
-    try:
-        str(path).encode("utf-8")
-    except UnicodeEncodeError:
-        raise ModelError(
-            f"The path {str(path)!r} is not UTF-8, so no model can be read there.", "Rename it."
-        ) from None
 
 
 def hub_id(source: str | Path) -> str | None:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from polyrank._version import __version__
-from polyrank.config import parse_yaml
+from polyrank.config import LARGEST_SETTINGS, parse_yaml
 from polyrank.models.hub.card import CARD, card_data, card_of
 from polyrank.storage import as_utf8
 
@@ -68,7 +68,8 @@ def origin_of(model: Any) -> dict[str, Any]:
         return {}
     try:
         found = METADATA.match(file.read_text(encoding="utf-8"))
-        said = {} if found is None else parse_yaml(found[1])
+        is_long = found is not None and len(found[1]) > LARGEST_SETTINGS
+        said = {} if found is None or is_long else parse_yaml(found[1])
     except (ValueError, RecursionError, yaml.YAMLError):  # whoever wrote the card
         return {}
     said = said if isinstance(said, dict) else {}

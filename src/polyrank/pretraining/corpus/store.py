@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from polyrank.data.parquet import require_size, stores_once
 from polyrank.errors import DataError
 from polyrank.folder_files import require_own_files, sha256_of
 from polyrank.pretraining.corpus.manifest import REMEDY, DroppedCount, Manifest, Part, read_manifest
@@ -82,6 +83,9 @@ class Corpus:
             self.require_intact(part)
             try:
                 with pa.parquet.ParquetFile(self.path / part.file, pre_buffer=False) as file:
+                    require_size(self.path / part.file, file.metadata)
+                    if stores_once(file.metadata):
+                        raise self.damaged(part, "polyrank did not write it")
                     for group in range(file.num_row_groups):
                         yield from file.read_row_group(group, use_threads=False).to_batches()
             except (pa.ArrowException, OSError) as error:
