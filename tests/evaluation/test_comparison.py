@@ -161,3 +161,11 @@ def test_what_is_no_comparison_is_refused(text, tmp_path) -> None:
         (tmp_path / "comparison.json").write_bytes(text.encode("utf-8", "surrogateescape"))
     with pytest.raises(UsageError, match="polyrank compare --output"):
         report.read_report(tmp_path)
+
+
+def test_what_else_lies_in_the_folder_of_a_report_stays_as_it_is(tmp_path):
+    (tmp_path / "notes").write_text("mine")
+    (tmp_path / "later").symlink_to("nowhere")
+    report.write_report(three(), tmp_path, {"data": "dev.jsonl"})
+    assert (tmp_path / "notes").read_text() == "mine"
+    assert (tmp_path / "later").is_symlink()

@@ -63,7 +63,7 @@ def write_report(
     """
     with replaced_folder(folder) as fresh:
         if folder.is_dir():
-            shutil.copytree(folder, fresh, dirs_exist_ok=True)
+            shutil.copytree(folder, fresh, symlinks=True, dirs_exist_ok=True)
         if plotted_size is not None:
             draw(comparison, fresh / PLOT, size=plotted_size)
         picture = None if plotted_size is None else f"{PLOT}.png"
