@@ -118,6 +118,18 @@ def test_it_is_done_once(cross, tmp_path):
     assert teacher.calls == [60]
 
 
+def test_what_a_labelling_left_that_was_killed_at_its_end_is_removed(cross, tmp_path):
+    store = tmp_path / "labels.jsonl"
+    label(cross, some_examples(), store=store)
+    for left in (".labels.jsonl.old-1", ".labels.jsonl.labelling"):
+        (tmp_path / left).mkdir()
+    label(cross, some_examples(), store=store)
+    assert sorted(each.name for each in tmp_path.iterdir()) == [
+        "labels.jsonl",
+        "labels.jsonl.teacher.json",
+    ]
+
+
 def test_an_interrupted_labelling_resumes(cross, tmp_path):
     whole = tmp_path / "whole.jsonl"
     methods = [random_method(), bm25_method()]

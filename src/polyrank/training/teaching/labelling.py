@@ -20,7 +20,7 @@ from polyrank.data.examples import example_line, parse_example
 from polyrank.data.files import read_lines
 from polyrank.errors import DataError, UsageError
 from polyrank.folder_files import read_json, read_object
-from polyrank.jobs import Job, differences, digest_of, read_identity, working
+from polyrank.jobs import Job, differences, digest_of, read_identity, tidy, working
 from polyrank.json_text import parse_json
 from polyrank.models.base import Model
 from polyrank.progress import Say, bar, silent
@@ -147,6 +147,7 @@ class Labelling(ABC, Generic[T]):
             job.output.unlink(missing_ok=True)
             description_of(job.output).unlink(missing_ok=True)
         if is_complete(job):
+            tidy(job)
             say(f"{self.kept} are read from {store}.")
         else:
             self.write(job, relabel, block_size, show_progress_bar, say)
