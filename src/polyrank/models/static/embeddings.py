@@ -20,8 +20,9 @@ from torch import Tensor, nn
 
 from polyrank.config import from_mapping
 from polyrank.errors import ModelError, UsageError
-from polyrank.models.backbone import BACKBONE_FOLDER, Backbone, require_sizes, unknown_ids
+from polyrank.models.backbone import BACKBONE_FOLDER, Backbone, unknown_ids
 from polyrank.models.description import Shapes
+from polyrank.models.encoder_checks import require_sizes
 from polyrank.models.folder import read_tensors
 from polyrank.models.foreign.modules import read_known, read_modules, read_required
 from polyrank.models.foreign.sentence_transformers import COSINE, read_prompts, read_similarity
