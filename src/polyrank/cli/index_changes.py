@@ -98,7 +98,8 @@ def delete(options: DeleteOptions, output: Output) -> None:
     All of them are deleted or, if any id is unknown, none. Their space is freed by `polyrank index
     compact`.
     """
-    from polyrank.retrieval.index import delete_listed, open_engine
+    from polyrank.retrieval.engine import delete_listed
+    from polyrank.retrieval.index import open_engine
 
     with contextlib.closing(open_engine(options.index)) as engine:
         count = delete_listed(engine, options.ids)

@@ -13,6 +13,7 @@ from polyrank.data.json_files import json_object, read_json_lines
 from polyrank.data.metadata import as_metadata, can_be_filtered
 from polyrank.data.rows import Row, read_rows
 from polyrank.data.source import Source
+from polyrank.errors import DataError
 from polyrank.json_text import parse_json
 from polyrank.records import Candidate
 
@@ -119,11 +120,23 @@ def read_record(path: Path, number: int, line: str) -> Candidate:
     return Candidate(named(record, number), text, metadata)
 
 
-def read_ids(path: Path) -> Iterator[tuple[int, str]]:
-    """Yield (line number, id) of a file with one id per line; blank lines are skipped."""
-    for number, line in read_lines(path):
-        if line.strip():
-            yield number, line
+def read_ids(path: Path) -> dict[str, int]:
+    """The ids of a file with one per line, each with its line; blank lines are skipped.
+
+    Raises DataError, naming both lines, if an id is given twice.
+    """
+    lines: dict[str, int] = {}
+    for number, identifier in read_lines(path):
+        if identifier in lines:
+            raise DataError(
+                f"The id {identifier!r} is given twice, first in line {lines[identifier]}.",
+                "Give every id once.",
+                path=path,
+                line=number,
+            )
+        if identifier.strip():
+            lines[identifier] = number
+    return lines
 
 
 def lines_with_id(path: Path, identifier: str) -> list[int]:

@@ -7,10 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal, Protocol
 
 from torch import Tensor
 
+from polyrank.data.candidates import read_ids
+from polyrank.errors import DataError
 from polyrank.records import Candidate, Hit, Value
 from polyrank.retrieval.filters import Filter
 from polyrank.retrieval.store.manifest import Manifest
@@ -138,3 +141,18 @@ class Engine(Protocol):
 
     def close(self) -> None:
         """Close files and connections."""
+
+
+def delete_listed(engine: Engine, path: Path) -> int:
+    """Delete the candidates whose ids a file lists, one per line, and return their number.
+
+    Raises DataError, naming the line, for an unknown id or one given twice.
+    """
+    lines = read_ids(path)
+    try:
+        return engine.delete(list(lines))
+    except DataError as error:
+        for identifier, number in lines.items():
+            if engine.get(identifier) is None:
+                raise DataError(error.problem, error.remedy, path=path, line=number) from error
+        raise

@@ -11,14 +11,13 @@ import torch
 from torch import Tensor
 
 from polyrank.config import require, require_choice, require_whole
-from polyrank.data.candidates import read_ids
-from polyrank.errors import DataError, IndexFolderError
+from polyrank.errors import IndexFolderError
 from polyrank.models.base import Model
 from polyrank.models.config import EngineName
 from polyrank.models.inputs import Contexts, as_contexts, as_ids
 from polyrank.records import Candidate, Context
 from polyrank.retrieval.bulk.assemble import assemble_folder
-from polyrank.retrieval.engine import Engine, Hits, SearchResults
+from polyrank.retrieval.engine import Engine, Hits, SearchResults, delete_listed
 from polyrank.retrieval.filters import Filter, parse_filter
 from polyrank.retrieval.folder_engine import FolderEngine, give_structure
 from polyrank.retrieval.milvus.address import is_milvus, parse_backend
@@ -31,12 +30,7 @@ from polyrank.retrieval.search.structure import SampleContexts, sampled_texts
 from polyrank.retrieval.source import Candidates, Source
 from polyrank.retrieval.store.build import Complete, build_folder, nothing_more
 from polyrank.retrieval.store.cache import CandidateCache
-from polyrank.retrieval.store.manifest import (
-    MANIFEST,
-    ShardLayout,
-    Storage,
-    read_plain,
-)
+from polyrank.retrieval.store.manifest import MANIFEST, ShardLayout, Storage, read_plain
 from polyrank.retrieval.vector_model import VectorModel, require_vectors
 from polyrank.storage import require_replaceable
 
@@ -381,36 +375,6 @@ def sampler(model: VectorModel, contexts: Sequence[Context] | None) -> SampleCon
         return model.encode_for_scoring(contexts or sampled_texts(cache))
 
     return sample
-
-
-def delete_listed(engine: Engine, path: Path) -> int:
-    """Delete the candidates whose ids a file lists, one per line, and return their number.
-
-    Raises DataError, naming the line, for an unknown id or one given twice.
-    """
-    lines = list(read_ids(path))
-    require_different(lines, path)
-    try:
-        return engine.delete([identifier for _, identifier in lines])
-    except DataError as error:
-        for number, identifier in lines:
-            if engine.get(identifier) is None:
-                raise DataError(error.problem, error.remedy, path=path, line=number) from error
-        raise
-
-
-def require_different(lines: Sequence[tuple[int, str]], path: Path) -> None:
-    """Raise DataError, naming both lines, if an id is given twice."""
-    first: dict[str, int] = {}
-    for number, identifier in lines:
-        if identifier in first:
-            raise DataError(
-                f"The id {identifier!r} is given twice, first in line {first[identifier]}.",
-                "Give every id once.",
-                path=path,
-                line=number,
-            )
-        first[identifier] = number
 
 
 def is_index_manifest(path: Path) -> bool:
