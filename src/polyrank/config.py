@@ -109,10 +109,13 @@ def load_yaml(path: Path) -> dict[str, Any]:
 def parse_yaml(text: str) -> Any:
     """The value of a text in YAML.
 
-    Raises YAMLError if it is not YAML; ValueError for more values than settings have, since a few
-    aliases can stand for a billion.
+    Raises YAMLError if it is not YAML; ValueError if it is longer than settings are or has more
+    values, since a few aliases can stand for a billion.
     """
     import yaml
+
+    if len(text) > LARGEST_SETTINGS:
+        raise ValueError(f"it has more than {LARGEST_SETTINGS:,} characters")
 
     class Loader(yaml.SafeLoader):
         def flatten_mapping(self, node: Any) -> None:  # what `<<` stands for

@@ -245,17 +245,15 @@ def write_text(path: Path, text: str) -> None:
         replace_file(path, text, path.with_name(f".{path.name}.new-{os.getpid()}"))
 
 
-def as_utf8(text: str) -> bytes:
-    """A text in UTF-8; the bytes of a path that are not UTF-8 become escapes, as JSON has them."""
-    return text.encode("utf-8", "backslashreplace")
-
-
 def replace_file(path: Path, text: str, fresh: Path) -> None:
-    """Write a text to the new file `fresh`, whatever lies there, and rename that to `path`."""
+    """Write a text to the new file `fresh`, whatever lies there, and rename that to `path`.
+
+    It is UTF-8; the bytes of a path in it that are not become escapes, as JSON has them.
+    """
     try:
         fresh.unlink(missing_ok=True)  # it may be a link that leads elsewhere
-        with open(fresh, "xb") as handle:
-            handle.write(as_utf8(text))
+        with open(fresh, "x", encoding="utf-8", errors="backslashreplace", newline="\n") as handle:
+            handle.write(text)
         synchronise(fresh)
         os.replace(fresh, path)
     finally:

@@ -24,7 +24,7 @@ from polyrank._version import __version__
 from polyrank.errors import ModelError
 from polyrank.models.backbone import DTYPES, KEPT, shorten
 from polyrank.models.description import DESCRIPTION, FORMAT, WEIGHTS, Description, Shapes
-from polyrank.storage import as_utf8, replaced_folder, require_replaceable
+from polyrank.storage import replaced_folder, require_replaceable, write_text
 
 
 def write_folder(
@@ -55,7 +55,7 @@ def write_folder(
         if adapters is not None:
             description = description._replace(adapters=adapters(fresh))
         for name, text in extra.items():
-            (fresh / name).write_bytes(as_utf8(text))
+            write_text(fresh / name, text)
         write_description(fresh, description)
 
 

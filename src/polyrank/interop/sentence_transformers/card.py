@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from polyrank._version import __version__
-from polyrank.config import LARGEST_SETTINGS, parse_yaml
+from polyrank.config import parse_yaml
 from polyrank.models.hub.card import CARD, card_data, card_of
-from polyrank.storage import as_utf8
+from polyrank.storage import write_text
 
 METADATA = re.compile(r"\s*---[ \t]*\r?\n(.*?)\n---[ \t]*(?:\r?\n|\Z)", re.DOTALL)
 """The YAML that a card begins with."""
@@ -56,7 +56,7 @@ def write_card(folder: Path, model: Any, title: str, use: str, notes: Sequence[s
         use=use,
         notes=notes,
     )
-    (folder / CARD).write_bytes(as_utf8(text))
+    write_text(folder / CARD, text)
 
 
 def origin_of(model: Any) -> dict[str, Any]:
@@ -68,8 +68,7 @@ def origin_of(model: Any) -> dict[str, Any]:
         return {}
     try:
         found = METADATA.match(file.read_text(encoding="utf-8"))
-        is_long = found is not None and len(found[1]) > LARGEST_SETTINGS
-        said = {} if found is None or is_long else parse_yaml(found[1])
+        said = {} if found is None else parse_yaml(found[1])
     except (ValueError, RecursionError, yaml.YAMLError):  # whoever wrote the card
         return {}
     said = said if isinstance(said, dict) else {}

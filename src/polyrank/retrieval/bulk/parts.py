@@ -29,7 +29,7 @@ from polyrank.retrieval.store.manifest import (
     checksum_of,
     shard_from_plain,
 )
-from polyrank.storage import as_utf8, storage_errors
+from polyrank.storage import write_text
 
 PART = "part.json"
 FORMAT = "polyrank-part"
@@ -118,9 +118,7 @@ def write_part(folder: Path, part: Part) -> None:
     plain = {"format": FORMAT, "version": VERSION, "polyrank": __version__}
     plain |= dataclasses.asdict(part)
     plain["checksum"] = checksum_of(plain)
-    with storage_errors(folder):
-        text = json.dumps(plain, indent=1, ensure_ascii=False) + "\n"
-        (folder / PART).write_bytes(as_utf8(text))
+    write_text(folder / PART, json.dumps(plain, indent=1, ensure_ascii=False) + "\n")
 
 
 def read_part(folder: Path) -> Part:

@@ -32,7 +32,7 @@ from polyrank.retrieval.store.manifest import (
 )
 from polyrank.retrieval.vector_model import VectorModel
 from polyrank.scoring.poly import Attention
-from polyrank.storage import as_utf8, replaced_folder
+from polyrank.storage import replaced_folder, write_text
 
 MILVUS = "milvus"
 BUILDING = "_building"
@@ -85,7 +85,7 @@ def build_remote(
             "files": {name: dataclasses.asdict(file) for name, file in files.items()},
         }
         text = json.dumps(plain, indent=1, ensure_ascii=False) + "\n"
-        (fresh / MANIFEST).write_bytes(as_utf8(text))
+        write_text(fresh / MANIFEST, text)
 
 
 def is_remote(plain: Mapping[str, Any]) -> bool:
