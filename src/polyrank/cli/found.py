@@ -307,18 +307,9 @@ def another_model(path: Path) -> Finding | None:
     if "model_type" not in described and not stages.is_file():
         return None
     words = "a sentence-transformers model" if stages.is_file() else "an encoder of transformers"
-    facts = {
-        name: described[key]
-        for name, key in (
-            ("type", "model_type"),
-            ("layers", "num_hidden_layers"),
-            ("width", "hidden_size"),
-            ("vocabulary", "vocab_size"),
-        )
-        if key in described
-    }
+    facts = encoder_facts(described) | {"bytes": size_of(path)}
     hint = f"Train from it with: polyrank train --base {path} --train FILE --output my-model"
-    return Finding(kind="encoder", words=words, facts={**facts, "bytes": size_of(path)}, hint=hint)
+    return Finding(kind="encoder", words=words, facts=facts, hint=hint)
 
 
 def data(path: Path) -> Finding | None:

@@ -44,19 +44,22 @@ def read_batches(path: Path) -> Iterator[pa.RecordBatch]:
 
 def require_size(path: Path, metadata: Any) -> None:
     """Raise DataError if the pages of a file expand beyond its `Allowance`."""
-    groups = map(metadata.row_group, range(metadata.num_row_groups))
-    Allowance(path).use(sum(group.total_byte_size for group in groups))
+    Allowance(path).use(sum(group.total_byte_size for group in row_groups(metadata)))
 
 
 def stores_once(metadata: Any) -> bool:
     """Whether a file stores values that occur often only once, so that its pages tell no size."""
-    groups = map(metadata.row_group, range(metadata.num_row_groups))
     return any(
         "DICTIONARY" in encoding
-        for group in groups
+        for group in row_groups(metadata)
         for number in range(group.num_columns)
         for encoding in group.column(number).encodings
     )
+
+
+def row_groups(metadata: Any) -> Iterator[Any]:
+    """What the metadata say of each row group."""
+    return map(metadata.row_group, range(metadata.num_row_groups))
 
 
 def expanded_size(array: Any) -> int:

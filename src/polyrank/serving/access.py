@@ -111,21 +111,23 @@ class Hosts:
 
 def is_local(host: str) -> bool:
     """Whether only this machine reaches an address or a name that a server listens on."""
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return is_own_name(host) and host != ""
+    address = address_in(host)
+    if address is None:
+        return bool(host) and is_own_name(host)
+    return address.is_loopback
 
 
 def is_own_name(name: str) -> bool:
     """Whether no page of another machine can have this name: an address, or no public domain."""
-    if "." not in name or name.endswith(".localhost"):
-        return True
+    return "." not in name or name.endswith(".localhost") or address_in(name) is not None
+
+
+def address_in(name: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+    """The address that a name is, if it is one."""
     try:
-        ipaddress.ip_address(name)
+        return ipaddress.ip_address(name)
     except ValueError:
-        return False
-    return True
+        return None
 
 
 def without_port(host: str) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import ipaddress
 import socket
 import sys
 
@@ -63,8 +62,3 @@ def url_of(listening: socket.socket) -> str:
     """The address of a listening socket, as one types it into a browser."""
     host, port = listening.getsockname()[:2]
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
-
-
-def is_local(listening: socket.socket) -> bool:
-    """Whether only this machine can reach a listening socket."""
-    return ipaddress.ip_address(listening.getsockname()[0].partition("%")[0]).is_loopback

@@ -66,8 +66,8 @@ def serve(
         KeyboardInterrupt: Ctrl-C ended it, after everything accepted was answered.
     """
     require_extra()
-    from polyrank.serving.access import Keys
-    from polyrank.serving.listening import bind, is_local, url_of
+    from polyrank.serving.access import Keys, is_local
+    from polyrank.serving.listening import bind, url_of
     from polyrank.serving.logs import LOG, configure
     from polyrank.serving.naming import require_served
 
@@ -75,7 +75,7 @@ def serve(
     keys = Keys(config)
     configure(config.log_format)
     listening = bind(config.host, config.port)
-    if not keys and not is_local(listening):
+    if not keys and not is_local(listening.getsockname()[0]):
         LOG.warning(
             "everyone who reaches %s can use this server: set keys with --api-key-file or "
             "POLYRANK_API_KEYS",
