@@ -59,7 +59,7 @@ lock: $(READY)
 	$(BIN)/python -m pip install --quiet --group release
 	head -3 constraints.txt >build.lock
 	$(BIN)/uv pip compile pyproject.toml --group dev --group docs --all-extras --universal \
-	    --python-version 3.11.5 --no-annotate --no-header --quiet --output-file constraints.txt $(UPGRADE)
+	    --python-version 3.11 --no-annotate --no-header --quiet --output-file constraints.txt $(UPGRADE)
 	cat constraints.txt >>build.lock
 	mv build.lock constraints.txt
 

@@ -6,8 +6,8 @@ set -eu
 venv=$1
 python=${PYTHON:-python3}
 
-if ! "$python" -c 'import sys; sys.exit(sys.version_info < (3, 10))' 2>/dev/null; then
-    echo "setup: $python is missing or older than Python 3.10." >&2
+if ! "$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then
+    echo "setup: $python is missing or older than Python 3.11." >&2
     echo "Name another one: make setup PYTHON=python3.12" >&2
     exit 2
 fi
