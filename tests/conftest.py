@@ -7,6 +7,7 @@ import signal
 
 if "PYTEST_XDIST_WORKER" in os.environ:  # processes side by side take a core each
     os.environ.setdefault("OMP_NUM_THREADS", "1")
+os.environ.pop("PYTHONUNBUFFERED", None)  # what the tests start buffers its output, as for users
 os.environ["HF_HUB_OFFLINE"] = "1"  # read when huggingface_hub is imported: before all else
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as in a job in the background of a shell
     signal.signal(

@@ -59,10 +59,14 @@ def test_closed_streams(closed, folder):
 
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="there is no /dev/full")
-@pytest.mark.parametrize("more", [[], ["--json"]])
-def test_no_space_for_what_is_printed(more, folder):
+@pytest.mark.parametrize(
+    "line", [["search", "index", "file"], ["search", "index", "file", "--json"], ["--version"]]
+)
+def test_no_space_for_what_is_printed(line, folder):
     with open("/dev/full", "wb") as full:
-        process = started(["search", folder / "index", "file", *more], stdout=full)
+        process = started(
+            [folder / word if word == "index" else word for word in line], stdout=full
+        )
         code, told = ended(process)
     assert code == 1
     assert "Error: The output cannot be written: No space left on device." in told
@@ -123,7 +127,8 @@ for how in ("once", "twice at once", "twice", "terminated"):
         os.kill(child, signal.SIGINT)
     said += told.read()
     code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-    print(json.dumps({"how": how, "code": code, "said": said.decode()}), file=sys.__stdout__)
+    result = json.dumps({"how": how, "code": code, "said": said.decode()})
+    print(result, file=sys.__stdout__, flush=True)  # the next child would print it, too
 """
 
 

@@ -33,7 +33,7 @@ from polyrank.cli.import_checkpoint import import_parlai
 from polyrank.cli.index_build import build
 from polyrank.cli.info import index_info, info
 from polyrank.cli.mine import mine
-from polyrank.cli.output import give_up, json_line, put, say_error
+from polyrank.cli.output import give_up, json_line, put, say_error, written
 from polyrank.cli.predict import predict
 from polyrank.cli.pretrain import pretrain
 from polyrank.cli.push import push
@@ -91,15 +91,11 @@ def commands() -> tuple[Command[Any], ...]:
 def run(arguments: Sequence[str], known: Sequence[Command[Any]]) -> int:
     """Run one command line and return its exit code; nothing is raised."""
     wants_json = "--json" in arguments
-    if arguments[:1] == [COMPLETE]:
-        for line in completed(arguments[1:], known):
-            print(line)
-        return 0
     try:
-        call = parse(arguments, known)
-        if isinstance(call, int):
-            return call
-        call.run()
+        code = perform(arguments, known)
+        with written(sys.stdout):  # Python would only warn of it on the way out
+            sys.stdout.flush()
+        return code
     except (KeyboardInterrupt, typer.Abort):
         report("Interrupted", "Interrupted.", wants_json)
         return INTERRUPTED
@@ -125,6 +121,18 @@ def run(arguments: Sequence[str], known: Sequence[Command[Any]]) -> int:
             wants_json,
         )
         return PolyrankError.exit_code
+
+
+def perform(arguments: Sequence[str], known: Sequence[Command[Any]]) -> int:
+    """Run one command line, or complete it for a shell; gives the exit code."""
+    if arguments[:1] == [COMPLETE]:
+        for line in completed(arguments[1:], known):
+            print(line)
+        return 0
+    call = parse(arguments, known)
+    if isinstance(call, int):
+        return call
+    call.run()
     return 0
 
 

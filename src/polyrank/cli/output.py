@@ -15,7 +15,7 @@ import math
 import os
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
@@ -76,8 +76,18 @@ class Output:
 
 def put(text: str, stream: TextIO) -> None:
     """Print a line at once. Raises StorageError where the stream cannot take it."""
-    try:
+    with written(stream):
         print(text, file=stream, flush=True)
+
+
+@contextlib.contextmanager
+def written(stream: TextIO) -> Iterator[None]:
+    """Raise StorageError where what is printed or flushed within cannot be written.
+
+    Where nobody reads the stream any more, it is BrokenPipeError, as print raises it.
+    """
+    try:
+        yield
     except BrokenPipeError:
         raise
     except OSError as error:
